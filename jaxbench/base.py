@@ -1,0 +1,351 @@
+"""The nouns of jaxbench as types: read this file first.
+
+A *study* says "this idea against that tuned baseline, on this track".  A `Track` gives seeded
+data, a loss and a score.  A `Model` is a pair of pure functions over a parameter pytree.  An
+`Intervention` is what an idea changes, as pure hooks that each default to "do nothing".  A
+`Signature` is a number that the idea's explanation predicts before looking.  The engine
+(`jaxbench.training`) turns a list of runs into trained runs; `jaxbench.judging` turns their scores
+into a verdict.
+
+This module imports neither jax nor numpy, so that every other part may import it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    import jax
+    import numpy as np
+    import optax
+    from jaxtyping import Array, Float
+
+    Key = jax.Array
+    PyTree = Any
+    Scalar = Float[Array, ""]
+
+
+class JaxbenchError(Exception):
+    """An error that the user can mend: its text says what was expected, what came, what to do."""
+
+
+# --------------------------------------------------------------------------------------------------
+# Tracks
+# --------------------------------------------------------------------------------------------------
+
+
+class Batch(NamedTuple):
+    """Samples along the leading axis: `inputs` [samples, ...] and their `targets` [samples, ...]."""
+
+    inputs: Any
+    targets: Any
+
+
+class Splits(NamedTuple):
+    """One seed's data: train, tune on validation, judge on test."""
+
+    train: Batch
+    validation: Batch
+    test: Batch
+
+
+@dataclasses.dataclass(frozen=True)
+class Metric:
+    """What a score is: its name, unit and the direction in which it improves."""
+
+    name: str
+    unit: str
+    direction: Literal["lower", "higher"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Track:
+    """A task: seeded data, a loss, a score with its direction and unit, reference scores.
+
+    Attributes:
+        name: the name under which it is registered (its file's name).
+        summary: one line for people.
+        options: the options that it was built with, defaults filled in.
+        metric: name, unit and direction of `score`.
+        output_size: width of the outputs that a model must give.
+        features: what it offers, for matching models and ideas, such as `sequence`.
+        generate: `(key) -> Splits`, pure and traceable: one seed's data, made on the device.
+        loss: `(outputs, targets) -> scalar`, the mean training loss of a batch.
+        score: `(outputs, targets) -> scalar` in the metric's unit.
+        constant_loss: `(targets) -> scalar`, the loss of the best constant prediction on these
+            targets; a run whose training loss exceeds a large multiple of it has diverged.
+        references: `(splits as numpy arrays) -> {name: score}`, fitted on train and scored on test
+            by methods that need no neural network.
+    """
+
+    name: str
+    summary: str
+    options: Mapping[str, Any]
+    metric: Metric
+    output_size: int
+    features: frozenset[str]
+    generate: Callable[[Key], Splits]
+    loss: Callable[[Any, Any], Scalar]
+    score: Callable[[Any, Any], Scalar]
+    constant_loss: Callable[[Any], Scalar]
+    references: Callable[[Splits], dict[str, float]]
+
+
+# --------------------------------------------------------------------------------------------------
+# Models
+# --------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Recurrence:
+    """The recurrence of a recurrent model, for ideas that act inside it.
+
+    Attributes:
+        initial_hidden: `(params, batch_shape) -> hidden [*batch_shape, hidden]`.
+        step: `(params, hidden [..., hidden], input [..., features]) -> hidden`, one time step.
+        readout: `(params, hidden [..., hidden]) -> output [..., outputs]`.
+    """
+
+    initial_hidden: Callable[[PyTree, tuple[int, ...]], Any]
+    step: Callable[[PyTree, Any, Any], Any]
+    readout: Callable[[PyTree, Any], Any]
+
+
+class UnitSlice(NamedTuple):
+    """Where a layer's hidden units lie in one leaf: unit `j` owns index `start + j` along `axis`.
+
+    `role` says what that slice does: `incoming` (makes the unit), `outgoing` (carries its value
+    onwards) or both, as the column and the row of a recurrent kernel.
+    """
+
+    leaf: tuple[str, ...]
+    axis: int
+    role: Literal["incoming", "outgoing"]
+    start: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class UnitLayer:
+    """A layer of hidden units that ideas may score, mask or remove, described by data."""
+
+    name: str
+    size: int
+    slices: tuple[UnitSlice, ...]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Model:
+    """A network behind pure functions; its parameters are a plain nested dict.
+
+    Attributes:
+        name, summary, options: as for a track.
+        features: what it is, for matching tracks and ideas, such as `recurrent`.
+        init: `(key, inputs [samples, ...]) -> params`.
+        apply: `(params, inputs, *, ctx=None, state=None, key=None) -> (outputs, intermediates)`;
+            `intermediates` is a dict of arrays (hidden states, pre-activations) that XLA drops
+            where nobody uses them.  The keyword arguments are for interventions that wrap it.
+        flops: `(input_shape of one sample) -> float`, floating-point operations of one forward
+            pass of one sample, counted analytically (a multiply-add is two).
+        recurrence: the recurrence of a recurrent model, else None.
+        unit_layers: its layers of hidden units.
+    """
+
+    name: str
+    summary: str
+    options: Mapping[str, Any]
+    features: frozenset[str]
+    init: Callable[[Key, Any], PyTree]
+    apply: Callable[..., tuple[Any, dict[str, Any]]]
+    flops: Callable[[tuple[int, ...]], float]
+    recurrence: Recurrence | None = None
+    unit_layers: tuple[UnitLayer, ...] = ()
+
+
+# --------------------------------------------------------------------------------------------------
+# Interventions
+# --------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Hyper:
+    """A dynamic hyperparameter: a traced scalar of each run, so its value never recompiles.
+
+    Attributes:
+        default: its value where a study names none.
+        low, high: the closed range of values that make sense.
+        summary: one line, with the unit.
+        neutral: the value at which the intervention does nothing, or None.
+    """
+
+    default: float
+    low: float
+    high: float
+    summary: str
+    neutral: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Context:
+    """What every hook of a run may read.
+
+    Attributes:
+        key: the run's own `method` key; consuming it moves neither data, init nor batch order.
+        hyper: {name: scalar} of this run, the learning rate under `learning_rate` included.
+        model: the model that trains, after `wrap_model`.
+        params0: the initial parameters.
+        probe: the first `probe_size` training samples, a `Batch`.
+        consts: what `prepare` returned, shared by all runs.
+        total_steps: optimizer steps of the whole training, over all phases.
+    """
+
+    key: Key
+    hyper: Mapping[str, Scalar]
+    model: Model
+    params0: PyTree
+    probe: Batch
+    consts: PyTree
+    total_steps: int
+
+
+class Phase(NamedTuple):
+    """A stretch of training: `epochs` of it, then `surgery` if there is one.
+
+    `surgery(ctx, params, opt_state, state) -> (params, opt_state, state)` is compiled by itself
+    and applied to all runs at once.
+    """
+
+    epochs: int
+    surgery: Callable[..., tuple[PyTree, PyTree, PyTree]] | None = None
+
+
+def nothing_prepared(key: Key) -> PyTree:
+    """The default `prepare`: no constants."""
+    del key
+    return ()
+
+
+def same_model(model: Model) -> Model:
+    """The default `wrap_model`: the model as it is."""
+    return model
+
+
+def no_state(ctx: Context) -> PyTree:
+    """The default `init_state`: no state."""
+    del ctx
+    return ()
+
+
+def same_optimizer(optimizer: optax.GradientTransformation, ctx: Context) -> Any:
+    """The default `wrap_optimizer`: the optimizer as it is."""
+    del ctx
+    return optimizer
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Intervention:
+    """What an idea changes: pure hooks over parameter pytrees, each defaulting to "do nothing".
+
+    An intervention file exposes `build(**static) -> Intervention`.  Static values change shapes or
+    code; with the model's structure and the data's shapes they form the *program key*, and runs
+    with equal keys train as one compiled program.  Values in `hyper` are traced.
+
+    Attributes:
+        name, summary: as for a track.
+        static: the static values that it was built with, defaults filled in.
+        hyper: its dynamic hyperparameters; the engine adds `learning_rate`.
+        requires: features that the model or the track must offer.
+        limitations: what the reader of a verdict should know about the idea itself.
+        probe_size: how many training samples `ctx.probe` holds.
+        prepare: `(key) -> consts`, on the host, once a study.
+        wrap_model: `(model) -> model`, another forward pass.
+        init_state: `(ctx) -> state`, per-run state of static shape.
+        loss_term: `(ctx, params, state, batch, outputs, intermediates, step, key) -> scalar`, added
+            to the track's loss.
+        wrap_optimizer: `(optimizer, ctx) -> optimizer`; its `update` receives the extra arguments
+            `value` (the loss), `intervention_state`, `step` and `key`.
+        after_epoch: `(ctx, params, opt_state, state, epoch) -> (params, opt_state, state, log)`,
+            inside the compiled program; `log` is {name: scalar}.
+        phases: stretches of training with surgery between them; empty means one stretch.
+        measure: `(ctx, params, state, test) -> {name: array of fixed shape}`, compiled, over all
+            evaluation runs of every arm, and once more at `params0` as the untrained control.
+        measure_host: the same signature with numpy arrays, one run at a time on the host, for
+            ragged or CPU-only work.
+        surgery_static: names of static values that only surgeries, `measure` and `measure_host`
+            read: arms that differ in nothing else share their training up to the first surgery.
+        signatures: what the idea's explanation predicts.
+    """
+
+    name: str
+    summary: str
+    static: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    hyper: Mapping[str, Hyper] = dataclasses.field(default_factory=dict)
+    requires: frozenset[str] = frozenset()
+    limitations: tuple[str, ...] = ()
+    probe_size: int = 64
+    prepare: Callable[[Key], PyTree] = nothing_prepared
+    wrap_model: Callable[[Model], Model] = same_model
+    init_state: Callable[[Context], PyTree] = no_state
+    loss_term: Callable[..., Scalar] | None = None
+    wrap_optimizer: Callable[[Any, Context], Any] = same_optimizer
+    after_epoch: Callable[..., tuple[PyTree, PyTree, PyTree, dict[str, Scalar]]] | None = None
+    phases: tuple[Phase, ...] = ()
+    measure: Callable[..., dict[str, Any]] | None = None
+    measure_host: Callable[..., dict[str, Any]] | None = None
+    surgery_static: tuple[str, ...] = ()
+    signatures: tuple[Signature, ...] = ()
+
+
+# --------------------------------------------------------------------------------------------------
+# Signatures
+# --------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """What one set of measurements says of a signature.
+
+    Attributes:
+        passed: whether the prediction held; None where it could not be tested.
+        values: the numbers behind it, for the report.
+        error: the size of the prediction's error, for its skill against the null; None if it has none.
+        reason: one sentence, with the numbers in it.
+    """
+
+    passed: bool | None
+    values: Mapping[str, Any]
+    error: float | None
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Signature:
+    """A prediction of the idea's explanation, fixed before looking, and how it is checked.
+
+    Attributes:
+        name: short, unique within the intervention.
+        claim: the prediction in words.
+        formula: the prediction as an equation, with its source.
+        tolerance: the named limits that `evaluate` applies.
+        evaluate: `({quantity: array [runs, ...]}) -> Finding`, numpy only; the quantities are what
+            `measure` and `measure_host` returned, stacked over runs.
+        pool: the arms whose evaluation runs are put together as the subject of the test.
+        null: `(samples) -> samples` with the null's prediction in place of the idea's; the
+            signature must beat it (skill `1 - error / error_null` of at least one half).
+        null_name: what the null predicts, in words.
+        controls: negative controls on which the prediction must fail: `untrained`, `baseline`.
+        reported_rule: True for the rule of the reference reports, which has neither null nor
+            controls; it is reported beside and decides nothing.
+    """
+
+    name: str
+    claim: str
+    formula: str
+    tolerance: Mapping[str, float]
+    evaluate: Callable[[Mapping[str, np.ndarray]], Finding]
+    pool: tuple[Literal["idea", "baseline"], ...] = ("idea",)
+    null: Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]] | None = None
+    null_name: str = ""
+    controls: tuple[Literal["untrained", "baseline"], ...] = ()
+    reported_rule: bool = False

@@ -1,0 +1,181 @@
+"""`rnn_small`: one GRU layer with a linear head.
+
+The cell is our own, with the parameter tree of `flax.linen.GRUCell`, because ideas act inside it;
+a test holds the two equal.  Its three gates are computed with one fused product a step, which is
+what makes it fast on CPU.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from jaxbench.base import Model, Recurrence, UnitLayer, UnitSlice
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, Float
+
+    from jaxbench.base import Key, PyTree
+
+CELL = "GRUCell_0"
+HEAD = "Dense_0"
+GATES = ("r", "z", "n")
+
+
+class Affine(nn.Module):
+    """Holds the kernel [inputs, features] and, where wanted, the bias of one affine map."""
+
+    inputs: int
+    features: int
+    use_bias: bool
+    kernel_init: nn.initializers.Initializer
+
+    @nn.compact
+    def __call__(self) -> None:
+        """Create the parameters."""
+        self.param("kernel", self.kernel_init, (self.inputs, self.features))
+        if self.use_bias:
+            self.param("bias", nn.initializers.zeros, (self.features,))
+
+
+class GRUCell(nn.Module):
+    """Holds the parameters of a GRU cell under the names of `flax.linen.GRUCell`."""
+
+    inputs: int
+    hidden: int
+
+    @nn.compact
+    def __call__(self) -> None:
+        """Create the parameters: three input maps with bias, three recurrent ones, `hn` with bias."""
+        from_input = nn.initializers.lecun_normal()
+        recurrent = nn.initializers.orthogonal()
+        for gate in GATES:
+            Affine(self.inputs, self.hidden, True, from_input, name=f"i{gate}")()
+        for gate in GATES:
+            Affine(self.hidden, self.hidden, gate == "n", recurrent, name=f"h{gate}")()
+
+
+class GRUNetwork(nn.Module):
+    """A GRU layer and a linear head: the parameters of `rnn_small`."""
+
+    hidden: int
+    outputs: int
+
+    @nn.compact
+    def __call__(self, inputs: Float[Array, "batch time features"]) -> None:
+        """Create the parameters for inputs of this width."""
+        GRUCell(inputs.shape[-1], self.hidden, name=CELL)()
+        Affine(self.hidden, self.outputs, True, nn.initializers.lecun_normal(), name=HEAD)()
+
+
+def fuse(cell: PyTree) -> tuple[Array, Array, Array, Array]:
+    """Put the gates side by side: input kernel and bias, recurrent kernel and bias, each [., 3H]."""
+    hidden_bias = cell["hn"]["bias"]
+    none = jnp.zeros_like(hidden_bias)
+    return (
+        jnp.concatenate([cell[f"i{gate}"]["kernel"] for gate in GATES], axis=1),
+        jnp.concatenate([cell[f"i{gate}"]["bias"] for gate in GATES]),
+        jnp.concatenate([cell[f"h{gate}"]["kernel"] for gate in GATES], axis=1),
+        jnp.concatenate([none, none, hidden_bias]),
+    )
+
+
+def gru_step(
+    fused: tuple[Array, Array, Array, Array],
+    hidden: Float[Array, "*batch hidden"],
+    inputs: Float[Array, "*batch features"],
+) -> Float[Array, "*batch hidden"]:
+    """One GRU step, `h' = (1-z) n + z h` with `n = tanh(W_in x + b_in + r (W_hn h + b_hn))`.
+
+    Cho et al. 2014, in the form of `flax.linen.GRUCell`.
+    """
+    input_kernel, input_bias, hidden_kernel, hidden_bias = fused
+    from_input = inputs @ input_kernel + jnp.broadcast_to(
+        input_bias, (*inputs.shape[:-1], input_bias.size)
+    )
+    from_hidden = hidden @ hidden_kernel + jnp.broadcast_to(
+        hidden_bias, (*hidden.shape[:-1], hidden_bias.size)
+    )
+    input_r, input_z, input_n = jnp.split(from_input, 3, axis=-1)
+    hidden_r, hidden_z, hidden_n = jnp.split(from_hidden, 3, axis=-1)
+    reset = jax.nn.sigmoid(input_r + hidden_r)
+    update = jax.nn.sigmoid(input_z + hidden_z)
+    candidate = jnp.tanh(input_n + reset * hidden_n)
+    return (1 - update) * candidate + update * hidden
+
+
+def unit_layer(hidden: int) -> UnitLayer:
+    """Which slices of which leaves belong to a hidden unit of the GRU."""
+    slices = [
+        UnitSlice((CELL, f"i{gate}", leaf), axis, "incoming")
+        for gate in GATES
+        for leaf, axis in (("kernel", 1), ("bias", 0))
+    ]
+    slices += [UnitSlice((CELL, f"h{gate}", "kernel"), 1, "incoming") for gate in GATES]
+    slices += [UnitSlice((CELL, "hn", "bias"), 0, "incoming")]
+    slices += [UnitSlice((CELL, f"h{gate}", "kernel"), 0, "outgoing") for gate in GATES]
+    slices += [UnitSlice((HEAD, "kernel"), 0, "outgoing")]
+    return UnitLayer("hidden", hidden, tuple(slices))
+
+
+def build(*, outputs: int, hidden: int = 32) -> Model:
+    """A GRU of `hidden` units with a linear head of `outputs`; runs over [batch, time, features].
+
+    Intermediates: `hidden` [batch, time, hidden], the state after each step.
+    """
+    network = GRUNetwork(hidden, outputs)
+
+    def init(key: Key, inputs: Float[Array, "batch time features"]) -> PyTree:
+        return network.init(key, inputs)["params"]
+
+    def initial_hidden(params: PyTree, batch_shape: tuple[int, ...]) -> Array:
+        return jnp.zeros((*batch_shape, hidden), params[HEAD]["kernel"].dtype)
+
+    def step(params: PyTree, state: Array, inputs: Array) -> Array:
+        return gru_step(fuse(params[CELL]), state, inputs)
+
+    def readout(params: PyTree, state: Array) -> Array:
+        bias = params[HEAD]["bias"]
+        return state @ params[HEAD]["kernel"] + jnp.broadcast_to(
+            bias, (*state.shape[:-1], bias.size)
+        )
+
+    def apply(
+        params: PyTree,
+        inputs: Float[Array, "batch time features"],
+        *,
+        ctx: Any = None,
+        state: Any = None,
+        key: Any = None,
+    ) -> tuple[Array, dict[str, Array]]:
+        del ctx, state, key
+        fused = fuse(params[CELL])
+
+        def advance(carry: Array, at: Array) -> tuple[Array, Array]:
+            carry = gru_step(fused, carry, at)
+            return carry, carry
+
+        start = initial_hidden(params, inputs.shape[:1])
+        _, states = jax.lax.scan(advance, start, inputs.swapaxes(0, 1))
+        states = states.swapaxes(0, 1)
+        return readout(params, states), {"hidden": states}
+
+    def flops(input_shape: tuple[int, ...]) -> float:
+        time, features = input_shape
+        gates = 2 * 3 * hidden * (features + hidden)
+        return float(time * (gates + 2 * hidden * outputs))
+
+    return Model(
+        name="rnn_small",
+        summary="one GRU layer with a linear head",
+        options={"hidden": hidden},
+        features=frozenset({"recurrent"}),
+        init=init,
+        apply=apply,
+        flops=flops,
+        recurrence=Recurrence(initial_hidden, step, readout),
+        unit_layers=(unit_layer(hidden),),
+    )

@@ -1,0 +1,122 @@
+"""A study's plan: what will be trained and compared, fixed before anything is."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jaxbench import judging, registry
+from jaxbench.base import Track
+from jaxbench.config import Config, check_features
+from jaxbench.training.runs import Recipe, Run, Schedule
+
+
+@dataclasses.dataclass(frozen=True)
+class PlannedArm:
+    """One side of a study: what it trains, and the values that no grid varies."""
+
+    name: str
+    recipe: Recipe
+    fixed: Mapping[str, float]
+
+    def run(self, index: int, configuration: Mapping[str, float], seed: int) -> Run:
+        """Describe the run of one configuration and seed."""
+        return Run(self.name, index, {**self.fixed, **configuration}, seed, self.recipe)
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """A study, ready to train.
+
+    Attributes:
+        config: the study's config.
+        track: its track.
+        arms: its arms by name.
+        grids: what each arm tunes.
+        parity: the configurations of each arm, matched in number.
+        rule_digests: of each signature's rule, taken before anything is trained.
+    """
+
+    config: Config
+    track: Track
+    arms: Mapping[str, PlannedArm]
+    grids: Mapping[str, Mapping[str, Sequence[float]]]
+    parity: judging.Parity
+    rule_digests: Mapping[str, str]
+
+    @property
+    def ideas(self) -> set[str]:
+        """Which arms stand for an idea in some comparison."""
+        return {comparison.idea for comparison in self.config.comparisons}
+
+    @property
+    def warnings(self) -> list[str]:
+        """What should be known before training."""
+        protocol = self.config.protocol
+        family = [each for each in self.config.comparisons if each.role != "control"]
+        needed = judging.seeds_to_reach_significance(len(family), alpha=protocol.alpha)
+        if protocol.seeds >= needed:
+            return []
+        return [
+            f"{protocol.seeds} seeds cannot reach significance at {protocol.alpha} with "
+            f"{len(family)} corrected comparisons: the smallest p-value they allow is "
+            f"{judging.attainable_p(protocol.seeds):.3g}, so no outcome can be better or worse; "
+            f"use at least {needed} seeds (--seeds {needed})."
+        ]
+
+    def runs(self, arm: str, seeds: Sequence[int]) -> list[Run]:
+        """List an arm's runs, every configuration on every seed."""
+        planned = self.arms[arm]
+        return [
+            planned.run(index, configuration, seed)
+            for index, configuration in enumerate(self.parity.configurations[arm])
+            for seed in seeds
+        ]
+
+    def extended(self, beyond: Mapping[str, Sequence[float]]) -> Plan:
+        """Add values to the grids of all arms that tune these hyperparameters."""
+        grids = {
+            arm: {name: [*values, *beyond.get(name, ())] for name, values in grid.items()}
+            for arm, grid in self.grids.items()
+        }
+        parity = judging.match_trials(grids, self.config.protocol.parity)
+        return dataclasses.replace(self, grids=grids, parity=parity)
+
+
+def make_plan(config: Config) -> Plan:
+    """Build a study's track, models and interventions, and match its tuning trials.
+
+    Raises:
+        JaxbenchError: an arm that does not fit its track or model, or unequal trials where
+            `parity = "strict"`.
+    """
+    folder = config.base_folder
+    track = registry.load("tracks", config.track.name, folder).make(config.track.options)
+    schedule = Schedule(**config.training.model_dump())
+    arms: dict[str, PlannedArm] = {}
+    for name, arm in config.arms.items():
+        choice = config.model_of(name)
+        model = registry.load("models", choice.name, folder).make(
+            choice.options, outputs=track.output_size
+        )
+        component = registry.load("interventions", arm.intervention, folder)
+        intervention = component.make(arm.options)
+        check_features(name, intervention, model, track)
+        recipe = Recipe(track, model, intervention, schedule)
+        arms[name] = PlannedArm(name, recipe, arm.fixed)
+    grids = {name: config.grid_of(name) for name in config.arms}
+    idea = arms[config.primary.idea].recipe.intervention
+    return Plan(
+        config=config,
+        track=track,
+        arms=arms,
+        grids=grids,
+        parity=judging.match_trials(grids, config.protocol.parity),
+        rule_digests={each.name: judging.rule_digest(each) for each in idea.signatures},
+    )
+
+
+def key_of(configuration: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Make a configuration's values a dictionary key."""
+    return tuple(sorted(configuration.items()))

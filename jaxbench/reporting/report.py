@@ -1,0 +1,233 @@
+"""The report: everything a study found, as one strict JSON document."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jaxbench import judging, storage
+from jaxbench.config import digest
+from jaxbench.reporting import sentences
+from jaxbench.reporting.provenance import provenance
+from jaxbench.training import cost
+from jaxbench.training.runs import TrainedRun
+
+if TYPE_CHECKING:
+    from jaxbench.study import Results, Tuning
+
+BENCH_VERSION = 2
+"""Version of the report's format; 1 is that of the reference reports."""
+
+
+def make_report(results: Results) -> dict[str, Any]:
+    """Write down what a study found; sentences are made of its numbers."""
+    bench = bench_report(results)
+    config = results.plan.config
+    primary = results.comparisons[list(config.comparisons).index(config.primary)]
+    state = judging.overall_state(results.signatures)
+    practical = judging.practical_verdict(primary.outcome, negligible=primary.negligible)
+    controls = [
+        judging.control_holds(comparison.outcome, practical)
+        for named, comparison in zip(config.comparisons, results.comparisons, strict=True)
+        if named.role == "control"
+    ]
+    mechanism = judging.mechanism_ok(state, practical, controls)
+    system = judging.system_verdict(practical, mechanism)
+    confidence = judging.confidence(
+        primary, equal_trials=results.plan.parity.equal, signature=state
+    )
+    idea = results.plan.arms[config.primary.idea].recipe.intervention
+    return judging.strict_json(
+        {
+            "worked": judging.worked(system),
+            "confidence": confidence.value,
+            "confidence_rule": confidence.rule,
+            "confidence_parts": dict(confidence.parts),
+            "verdict": sentences.verdict(bench, primary),
+            "metrics": sentences.metrics(bench),
+            "bench_report": bench,
+            "how_to_run": config.how_to_run(),
+            "files": [storage.REPORT],
+            "limitations": sentences.limitations(bench, idea.limitations),
+            "system_verdict": system,
+            "practical_verdict": practical,
+            "mechanism_ok": mechanism,
+            "system_judged": True,
+        }
+    )
+
+
+def bench_report(results: Results) -> dict[str, Any]:
+    """Give the numbers, under the reference reports' names where they exist."""
+    plan, config = results.plan, results.plan.config
+    metric = plan.track.metric
+    arms = {arm: arm_result(results, arm) for arm in plan.arms}
+    model = plan.arms[config.primary.idea].recipe.model
+    comparisons = [
+        {
+            **comparison.to_dict(),
+            "idea_arm": named.idea,
+            "baseline_arm": named.baseline,
+            "role": named.role,
+        }
+        for named, comparison in zip(config.comparisons, results.comparisons, strict=True)
+    ]
+    identity = digest(config)
+    return {
+        "bench_version": BENCH_VERSION,
+        "study": config.name,
+        "title": config.title,
+        "run_id": storage.run_id(identity),
+        "config_digest": identity,
+        "track": plan.track.name,
+        "track_options": dict(plan.track.options),
+        "model": model.name,
+        "model_options": dict(model.options),
+        "metric": {"name": metric.name, "unit": metric.unit, "direction": metric.direction},
+        "metric_direction": f"{metric.direction} is better",
+        "n_seeds": config.protocol.seeds,
+        "protocol": protocol_used(results),
+        "arms": arms,
+        "baseline": arms[config.primary.baseline],
+        "idea": arms[config.primary.idea],
+        "comparisons": comparisons,
+        "comparison": comparisons[list(config.comparisons).index(config.primary)],
+        "mechanism_signature": mechanism_signature(results),
+        "references": {
+            name: {
+                "mean": float(np.mean(scores)),
+                "std": float(np.std(scores)),
+                "per_seed": list(scores),
+            }
+            for name, scores in results.references.items()
+        },
+        "pairing": dict(results.pairing),
+        "warnings": plan.warnings,
+        "cost": {
+            "seconds": results.seconds,
+            "compile_seconds": sum(each.compile_seconds for each in results.engine.costs),
+            "run_seconds": sum(each.run_seconds for each in results.engine.costs),
+            "peak_bytes": cost.peak_bytes(results.engine),
+        },
+        "programs": cost.programs(results.engine),
+        "provenance": provenance(results.engine.devices),
+        "config": config.as_run(),
+    }
+
+
+def protocol_used(results: Results) -> dict[str, Any]:
+    """Say how the arms were tuned and compared."""
+    protocol, parity = results.plan.config.protocol, results.plan.parity
+    reported = protocol.rules == "v1"
+    return {
+        "rules": protocol.rules,
+        "tuning_seeds": [] if reported else list(protocol.tuning_seed_list),
+        "evaluation_seeds": list(protocol.evaluation_seed_list),
+        "parity": {
+            "mode": parity.mode,
+            "trials": parity.counts,
+            "added": dict(parity.added),
+            "equal": parity.equal,
+            "statement": parity.statement,
+        },
+        "evaluate": results.evaluate,
+        "alpha": protocol.alpha,
+        "margin": protocol.margin,
+        "selected_on": "test" if reported else "validation",
+        "asymmetric": reported,
+        "asymmetry": judging.V1_ASYMMETRY if reported else None,
+    }
+
+
+def arm_result(results: Results, arm: str) -> dict[str, Any]:
+    """Give one arm's tuning, scores, learning curves and cost."""
+    planned, tuning = results.plan.arms[arm], results.tunings[arm]
+    evaluated = results.evaluated[arm]
+    scores = np.array([run.test for run in evaluated])
+    whole = bool(np.isfinite(scores).all())
+    mean = float(scores.mean()) if whole else None
+    intervention = planned.recipe.intervention
+    return {
+        "intervention": intervention.name,
+        "static": dict(intervention.static),
+        "fixed": dict(planned.fixed),
+        "best_cfg": {**tuning.best, "epochs": planned.recipe.schedule.epochs},
+        "edge_of_grid": tuning.edges,
+        "sweep": sweep(results, tuning),
+        "full": {
+            "mean": mean,
+            "std": float(scores.std()) if whole else None,
+            "per_seed": scores,
+            "n": len(scores),
+            "diverged": [
+                {"seed": run.run.seed, "step": run.diverged_at}
+                for run in evaluated
+                if run.diverged_at is not None
+            ],
+        },
+        "full_mean": mean,
+        "curves": curves(evaluated),
+        "cost": cost.arm_cost(planned.recipe, runs_of(results, arm), results.engine),
+    }
+
+
+def sweep(results: Results, tuning: Tuning) -> list[dict[str, Any]]:
+    """Give what was tried and how it scored, as selection saw it."""
+    seen = tuning.scores[:, : tuning.selection.seeds]
+    return [
+        {
+            "cfg": dict(configuration),
+            "mean": mean,
+            "std": float(scores.std()) if mean is not None else None,
+            "per_seed": scores,
+            "diverged": diverged,
+            "selected": place == tuning.selection.index,
+        }
+        for place, (configuration, mean, scores, diverged) in enumerate(
+            zip(
+                tuning.configurations,
+                tuning.selection.means,
+                seen,
+                tuning.selection.diverged,
+                strict=True,
+            )
+        )
+    ]
+
+
+def runs_of(results: Results, arm: str) -> int:
+    """Count the trainings that an arm needed."""
+    protocol = results.plan.config.protocol
+    configurations = len(results.tunings[arm].configurations)
+    if results.evaluate == "grid":
+        tuning_seeds = 0 if protocol.rules == "v1" else protocol.tuning_seeds
+        return configurations * (tuning_seeds + protocol.seeds)
+    return configurations * protocol.tuning_seeds + protocol.seeds
+
+
+def curves(runs: Sequence[TrainedRun]) -> dict[str, Any]:
+    """Give each learning curve of the evaluation runs, [seeds][epochs]."""
+    return {name: np.stack([run.curves[name] for run in runs]) for name in runs[0].curves}
+
+
+def mechanism_signature(results: Results) -> dict[str, Any]:
+    """Give what became of the idea's explanation, with the rules fixed beforehand."""
+    signatures = results.signatures
+    state = judging.overall_state(signatures)
+    reported = [each.confirmed_legacy for each in signatures if each.confirmed_legacy is not None]
+    return {
+        "state": state,
+        "confirmed": state == "confirmed",
+        "confirmed_legacy": all(reported) if reported else None,
+        "signatures": [each.to_dict() for each in signatures],
+        "rule_digests": dict(results.plan.rule_digests),
+        "measured": {
+            side: {
+                name: np.stack([each.measured[name] for each in taken if name in each.measured])
+                for name in dict.fromkeys(name for each in taken for name in each.measured)
+            }
+            for side, taken in results.measurements.items()
+        },
+    }

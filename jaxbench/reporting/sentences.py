@@ -1,0 +1,119 @@
+"""Sentences of a report, made of its numbers so that they cannot contradict them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jaxbench.judging import Comparison
+
+Bench = Mapping[str, Any]
+
+OUTCOMES = {
+    "better": "the idea is better than the tuned baseline",
+    "worse": "the idea is worse than the tuned baseline",
+    "equivalent": "the idea and the tuned baseline are equivalent within the margin",
+    "inconclusive": "the data do not decide between the idea and the tuned baseline",
+}
+
+
+def number(value: float | None) -> str:
+    """Write a number with four significant digits; a diverged one in words."""
+    return "diverged" if value is None else f"{value:.4g}"
+
+
+def verdict(bench: Bench, primary: Comparison) -> str:
+    """Say in a few sentences what came out."""
+    place = f"On {bench['track']} with {bench['model']} over {primary.n_pairs} paired seeds"
+    if not primary.acted:
+        return (
+            f"{place} the idea did not act: every difference is exactly 0 "
+            f"(p = {primary.p_value:.4g}). {signature(bench)}"
+        )
+    outcome = OUTCOMES[primary.outcome]
+    if primary.negligible:
+        outcome += ", by a difference too small to matter"
+    if primary.delta_mean is None or primary.intervals is None:
+        lost = f"{primary.baseline.diverged} baseline and {primary.idea.diverged} idea runs"
+        numbers = f"{lost} diverged, so ranks decide; p = {primary.p_value:.4g}"
+    else:
+        interval = primary.intervals.t
+        level = round(100 * (1 - primary.alpha))
+        numbers = (
+            f"mean {bench['metric']['name']} {number(primary.idea.mean)} against "
+            f"{number(primary.baseline.mean)}, difference {primary.delta_mean:+.4g} "
+            f"({level} % interval {interval.low:+.4g} to {interval.high:+.4g}), "
+            f"{primary.idea_wins}/{primary.n_pairs} wins, exact p = {primary.p_value:.4g}"
+        )
+    if primary.family_size > 1:
+        numbers += f", corrected for {primary.family_size} comparisons {primary.p_corrected:.4g}"
+    return f"{place} {outcome}: {numbers}. {signature(bench)}"
+
+
+def signature(bench: Bench) -> str:
+    """Say what became of the idea's explanation."""
+    mechanism = bench["mechanism_signature"]
+    if not mechanism["signatures"]:
+        return "The idea states no mechanism signature."
+    parts = ", ".join(
+        f"{each['name']} {each['state']}"
+        if each["state"]
+        else f"{each['name']} (the reports' rule) {'holds' if each['confirmed_legacy'] else 'fails'}"
+        for each in mechanism["signatures"]
+    )
+    return f"Its mechanism signature is {mechanism['state']}: {parts}."
+
+
+def metrics(bench: Bench) -> dict[str, Any]:
+    """Sum up both arms and the signature, one entry each."""
+    return {
+        "baseline": arm(bench, "baseline"),
+        "idea": arm(bench, "idea"),
+        "mechanism_signature": signature(bench),
+    }
+
+
+def arm(bench: Bench, side: str) -> str:
+    """Say what an arm chose and how it scored."""
+    result = bench[side]
+    chosen = ", ".join(f"{name}={value:g}" for name, value in result["best_cfg"].items())
+    edges = [f"{name} at the {edge} edge" for name, edge in result["edge_of_grid"].items() if edge]
+    warning = f" ({', '.join(edges)} of its grid)" if edges else ""
+    full = result["full"]
+    return (
+        f"{result['intervention']}, best configuration {chosen}{warning}: test "
+        f"{bench['metric']['name']} {number(full['mean'])}, std {number(full['std'])}, n={full['n']}"
+    )
+
+
+def limitations(bench: Bench, own: Sequence[str]) -> str:
+    """Say what the study did not vary, what weakens it, and what the idea says of itself."""
+    config = bench["config"]
+    parts = [
+        f"One track ({bench['track']}), one model ({bench['model']}), "
+        f"{config['training']['epochs']} epochs of Adam with batches of "
+        f"{config['training']['batch_size']}; nothing else was varied.",
+    ]
+    if config["protocol"]["rules"] == "v1":
+        parts.append(bench["protocol"]["asymmetry"])
+    for side in ("baseline", "idea"):
+        for name, edge in bench[side]["edge_of_grid"].items():
+            if edge:
+                parts.append(
+                    f"The best {name} of the {side} lies at the {edge} edge of its grid, so the "
+                    f"grid does not bracket its optimum."
+                )
+    parts += bench["warnings"]
+    parts += bench["comparison"]["warnings"]
+    linear = bench["references"].get("linear")
+    if linear and bench["baseline"]["full_mean"] is not None:
+        better = 1 if bench["metric"]["direction"] == "higher" else -1
+        if better * (bench["baseline"]["full_mean"] - linear["mean"]) <= 0:
+            parts.append(
+                f"The baseline ({number(bench['baseline']['full_mean'])}) is no better than linear "
+                f"least squares ({number(linear['mean'])})."
+            )
+    if not bench["protocol"]["parity"]["equal"]:
+        parts.append(bench["protocol"]["parity"]["statement"])
+    return " ".join([*parts, *own])

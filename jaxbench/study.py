@@ -1,0 +1,348 @@
+"""A study from config to report, in reading order: plan, tune, evaluate, measure, judge."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jaxbench import judging
+from jaxbench.base import JaxbenchError
+from jaxbench.plan import Plan, key_of, make_plan
+from jaxbench.training.engine import Engine
+from jaxbench.training.runs import Measurement, Run, TrainedRun
+
+if TYPE_CHECKING:
+    from jaxbench.config import Config
+    from jaxbench.reporting.progress import Progress
+
+GRID_RUNS = 1000
+GRID_EXTENSIONS = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Tuning:
+    """How an arm was tuned.
+
+    Attributes:
+        configurations: what was tried, in order.
+        scores: of each on each seed, [configurations, seeds]; NaN where a run diverged.
+        selection: the one that won.
+    """
+
+    configurations: Sequence[Mapping[str, float]]
+    scores: np.ndarray
+    selection: judging.Selection
+
+    @property
+    def best(self) -> Mapping[str, float]:
+        """The configuration that won."""
+        return self.configurations[self.selection.index]
+
+    @property
+    def edges(self) -> dict[str, Any]:
+        """At which edge of its grid each hyperparameter of the winner lies."""
+        return judging.edge_of_grid(self.configurations, self.best)
+
+
+@dataclasses.dataclass(frozen=True)
+class Results:
+    """All that a study found, before it is written down.
+
+    Attributes:
+        plan: what was trained.
+        evaluate: `grid` or `selected`, as it was done.
+        tunings: how each arm was tuned.
+        evaluated: each arm's runs on the evaluation seeds.
+        measurements: what each arm of the primary comparison was measured to do.
+        comparisons: in the config's order, corrected for their family.
+        signatures: those of the primary idea.
+        references: {name: scores [seeds]} of methods without a neural network.
+        pairing: whether the arms had the same data and initial parameters.
+        engine: for costs and program groups.
+        seconds: wall time of the whole study.
+    """
+
+    plan: Plan
+    evaluate: str
+    tunings: Mapping[str, Tuning]
+    evaluated: Mapping[str, Sequence[TrainedRun]]
+    measurements: Mapping[str, Sequence[Measurement]]
+    comparisons: Sequence[judging.Comparison]
+    signatures: Sequence[judging.SignatureResult]
+    references: Mapping[str, Sequence[float]]
+    pairing: Mapping[str, Any]
+    engine: Engine
+    seconds: float
+
+
+def run_study(config: Config, *, progress: Progress, engine: Engine | None = None) -> dict[str, Any]:
+    """Train every run of a study and return its report.
+
+    Args:
+        config: the study.
+        progress: whom to tell how far it is.
+        engine: what trains; by default one over all devices.
+
+    Raises:
+        JaxbenchError: the study cannot be run as configured.
+    """
+    from jaxbench.reporting.report import make_report
+
+    began = time.perf_counter()
+    plan = make_plan(config)
+    for warning in plan.warnings:
+        progress.stage(f"warning: {warning}")
+    engine = engine or Engine(progress=progress)
+    trainer = Trainer(plan, engine, choose_evaluate(plan, engine))
+    plan, tunings = tune(trainer)
+    evaluated = {
+        arm: trainer.scored(arm, [tuning.best], config.protocol.evaluation_seed_list)[0]
+        for arm, tuning in tunings.items()
+    }
+    measurements = measure(plan, engine, evaluated)
+    references, pairing = look_at_data(plan, engine, evaluated)
+    results = Results(
+        plan=plan,
+        evaluate=trainer.evaluate,
+        tunings=tunings,
+        evaluated=evaluated,
+        measurements=measurements,
+        comparisons=compare_arms(plan, evaluated),
+        signatures=judge_signatures(plan, measurements),
+        references=references,
+        pairing=pairing,
+        engine=engine,
+        seconds=time.perf_counter() - began,
+    )
+    return make_report(results)
+
+
+def choose_evaluate(plan: Plan, engine: Engine) -> str:
+    """Decide whether to train the whole grid on the evaluation seeds too, or the winners only."""
+    protocol = plan.config.protocol
+    if protocol.rules == "v1":
+        return "grid"
+    if protocol.evaluate != "auto":
+        return protocol.evaluate
+    configurations = sum(plan.parity.counts.values())
+    runs = configurations * (protocol.seeds + protocol.tuning_seeds)
+    on_cpu = engine.devices[0].platform == "cpu"
+    return "selected" if on_cpu or runs > GRID_RUNS else "grid"
+
+
+class Trainer:
+    """Trains what is asked for and was not trained before."""
+
+    def __init__(self, plan: Plan, engine: Engine, evaluate: str) -> None:
+        self.plan = plan
+        self.engine = engine
+        self.evaluate = evaluate
+        self._trained: dict[tuple[Any, ...], TrainedRun] = {}
+
+    def train(self, wanted: Mapping[str, Sequence[Mapping[str, float]]], seeds: Sequence[int]) -> None:
+        """Train these configurations of each arm on these seeds, as one list."""
+        evaluation = set(self.plan.config.protocol.evaluation_seed_list)
+        runs, keys = [], []
+        for arm, configurations in wanted.items():
+            for index, configuration in enumerate(configurations):
+                for seed in seeds:
+                    key = (arm, key_of(configuration), seed)
+                    if key not in self._trained:
+                        runs.append(self.plan.arms[arm].run(index, configuration, seed))
+                        keys.append(key)
+        if runs:
+            trained = self.engine.train(runs, keep=lambda run: run.seed in evaluation)
+            self._trained |= zip(keys, trained, strict=True)
+
+    def scored(
+        self, arm: str, configurations: Sequence[Mapping[str, float]], seeds: Sequence[int]
+    ) -> list[list[TrainedRun]]:
+        """Give an arm's trained runs, one row a configuration and one column a seed."""
+        return [
+            [self._trained[arm, key_of(configuration), seed] for seed in seeds]
+            for configuration in configurations
+        ]
+
+
+def tune(trainer: Trainer) -> tuple[Plan, dict[str, Tuning]]:
+    """Train every arm's grid, select each arm's configuration, and train what will be compared.
+
+    With `extend_grid`, a grid whose best value is at an edge grows by a factor of 3, for all arms,
+    three times at most.
+    """
+    plan, protocol = trainer.plan, trainer.plan.config.protocol
+    tuning_seeds: tuple[int, ...] = protocol.tuning_seed_list if protocol.rules != "v1" else ()
+    evaluation_seeds = protocol.evaluation_seed_list
+    for extension in range(GRID_EXTENSIONS + 1):
+        on_grid = evaluation_seeds if trainer.evaluate == "grid" else ()
+        trainer.train(plan.parity.configurations, (*tuning_seeds, *on_grid))
+        tunings = {arm: select(trainer, plan, arm) for arm in plan.arms}
+        beyond = values_beyond(tunings) if protocol.extend_grid else {}
+        if not beyond or extension == GRID_EXTENSIONS:
+            break
+        plan = plan.extended(beyond)
+    trainer.train({arm: [tuning.best] for arm, tuning in tunings.items()}, evaluation_seeds)
+    return plan, tunings
+
+
+def select(trainer: Trainer, plan: Plan, arm: str) -> Tuning:
+    """Select an arm's configuration: on validation scores of tuning seeds, or as `v1` did."""
+    protocol = plan.config.protocol
+    direction = plan.track.metric.direction
+    configurations = plan.parity.configurations[arm]
+    try:
+        if protocol.rules == "v1":
+            rows = trainer.scored(arm, configurations, protocol.evaluation_seed_list)
+            scores = np.array([[run.test for run in row] for row in rows])
+            side = "idea" if arm in plan.ideas else "baseline"
+            selection = judging.select_v1(scores, direction, arm=side)
+        else:
+            rows = trainer.scored(arm, configurations, protocol.tuning_seed_list)
+            scores = np.array([[run.validation for run in row] for row in rows])
+            selection = judging.select(scores, direction)
+    except JaxbenchError as error:
+        raise JaxbenchError(f"arms.{arm}: {error}") from error
+    return Tuning(configurations, scores, selection)
+
+
+def values_beyond(tunings: Mapping[str, Tuning]) -> dict[str, list[float]]:
+    """Give the next value of every hyperparameter that some arm has best at an edge."""
+    beyond: dict[str, set[float]] = {}
+    for tuning in tunings.values():
+        for name, side in tuning.edges.items():
+            if side is not None and tuning.best[name] > 0:
+                values = sorted({point[name] for point in tuning.configurations})
+                further = judging.geometric_extension(values, side)
+                beyond.setdefault(name, set()).add(further)
+    return {name: sorted(values) for name, values in beyond.items()}
+
+
+def measure(
+    plan: Plan, engine: Engine, evaluated: Mapping[str, Sequence[TrainedRun]]
+) -> dict[str, list[Measurement]]:
+    """Measure the primary idea's quantities on both arms of the primary comparison.
+
+    An arm whose intervention measures nothing is measured by the idea's.
+    """
+    primary = plan.config.primary
+    idea = evaluated[primary.idea][0].run
+    if not measures(idea):
+        return {}
+    measurements: dict[str, list[Measurement]] = {}
+    for side, arm in (("idea", primary.idea), ("baseline", primary.baseline)):
+        trained = evaluated[arm]
+        if not measures(trained[0].run):
+            trained = [lend(each, idea) for each in trained]
+        measurements[side] = engine.measure(trained)
+    return measurements
+
+
+def measures(run: Run) -> bool:
+    """Say whether a run's intervention measures anything."""
+    intervention = run.recipe.intervention
+    return intervention.measure is not None or intervention.measure_host is not None
+
+
+def lend(trained: TrainedRun, idea: Run) -> TrainedRun:
+    """Lend a trained run the idea's intervention, to be measured by, in its initial state."""
+    recipe = dataclasses.replace(trained.run.recipe, intervention=idea.recipe.intervention)
+    run = dataclasses.replace(
+        trained.run, recipe=recipe, hyper={**idea.hyper, **trained.run.hyper}
+    )
+    return dataclasses.replace(trained, run=run, state=None)
+
+
+def look_at_data(
+    plan: Plan, engine: Engine, evaluated: Mapping[str, Sequence[TrainedRun]]
+) -> tuple[dict[str, list[float]], dict[str, Any]]:
+    """Score the references on the evaluation seeds, and check that arms are paired."""
+    from jaxbench.reporting.provenance import tree_digest
+
+    seeds = plan.config.protocol.evaluation_seed_list
+    references: dict[str, list[float]] = {}
+    digests: dict[str, dict[str, str]] = {}
+    seen: dict[str, dict[str, str]] = {}
+    for arm, planned in plan.arms.items():
+        key = planned.recipe.training_key
+        if key not in seen:
+            starts = engine.starts(planned.recipe, evaluated[arm][0].run.hyper, seeds)
+            seen[key] = {
+                "data": tree_digest([start.data for start in starts]),
+                "initial_parameters": tree_digest([start.params0 for start in starts]),
+            }
+            if not references:
+                scores = [plan.track.references(start.data) for start in starts]
+                references = {name: [score[name] for score in scores] for name in scores[0]}
+        digests[arm] = seen[key]
+    primary = plan.config.primary
+    idea, baseline = digests[primary.idea], digests[primary.baseline]
+    if idea["data"] != baseline["data"]:
+        raise JaxbenchError(
+            f"the arms {primary.idea!r} and {primary.baseline!r} did not get the same data; a "
+            f"track's `generate` must depend on its key alone"
+        )
+    return references, {
+        "same_data": True,
+        "same_initial_parameters": idea["initial_parameters"] == baseline["initial_parameters"],
+        "digests": digests,
+    }
+
+
+def compare_arms(
+    plan: Plan, evaluated: Mapping[str, Sequence[TrainedRun]]
+) -> list[judging.Comparison]:
+    """Compare the arms as the config names them; controls stay out of the family's correction."""
+    protocol = plan.config.protocol
+    scores = {arm: [run.test for run in runs] for arm, runs in evaluated.items()}
+    compared = [
+        judging.compare(
+            scores[each.baseline],
+            scores[each.idea],
+            direction=plan.track.metric.direction,
+            alpha=protocol.alpha,
+            margin=protocol.margin,
+        )
+        for each in plan.config.comparisons
+    ]
+    family = [
+        place for place, each in enumerate(plan.config.comparisons) if each.role != "control"
+    ]
+    corrected = judging.correct([compared[place] for place in family])
+    for place, comparison in zip(family, corrected, strict=True):
+        compared[place] = comparison
+    return compared
+
+
+def judge_signatures(
+    plan: Plan, measurements: Mapping[str, Sequence[Measurement]]
+) -> list[judging.SignatureResult]:
+    """Judge what the primary idea's explanation predicted, by the rules fixed beforehand."""
+    trained = {
+        side: stacked([each.measured for each in taken]) for side, taken in measurements.items()
+    }
+    untrained = {
+        side: stacked([each.untrained for each in taken]) for side, taken in measurements.items()
+    }
+    idea = plan.arms[plan.config.primary.idea].recipe.intervention
+    results = [judging.judge(signature, trained, untrained) for signature in idea.signatures]
+    for result in results:
+        if result.rule_digest != plan.rule_digests[result.name]:
+            raise JaxbenchError(
+                f"the rule of the signature {result.name!r} changed while the study ran; run it "
+                f"again without editing the intervention's file"
+            )
+    return results
+
+
+def stacked(rows: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Stack each quantity over runs [runs, ...], NaN where a run could not be measured."""
+    quantities: dict[str, np.ndarray] = {}
+    for name in dict.fromkeys(name for row in rows for name in row):
+        known = [np.asarray(row[name], float) for row in rows if name in row]
+        missing = np.full(known[0].shape, np.nan)
+        quantities[name] = np.stack([np.asarray(row.get(name, missing), float) for row in rows])
+    return quantities

@@ -1,0 +1,417 @@
+"""The engine: a list of runs in, trained runs out.
+
+Runs are grouped by program key.  Within a group every configuration and seed is one executable, a
+*chunk* of one epoch over a block of runs; the host calls it and carries the state between chunks,
+which is where progress, surgery and interruption live.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxbench.training.keys import stage_key
+from jaxbench.training.layout import Layout, automatic
+from jaxbench.training.memory import run_bytes
+from jaxbench.training.program import Carry, Fixed, Program, RunInput
+from jaxbench.training.runs import Measurement, Recipe, Run, TrainedRun
+
+T = TypeVar("T")
+Trunks = dict[tuple[Any, ...], tuple[Carry, dict[str, np.ndarray]]]
+"""What arms trained together before their first surgery: carry and curves of each distinct run."""
+
+
+class Progress(Protocol):
+    """Whom the engine tells how far it is."""
+
+    def stage(self, name: str) -> None:
+        """A stage begins, such as a compilation."""
+
+    def start(self, total: int, label: str) -> None:
+        """Training begins: `total` run-epochs."""
+
+    def advance(self, count: int) -> None:
+        """`count` more run-epochs are done."""
+
+    def close(self) -> None:
+        """Everything is done."""
+
+
+class Silent:
+    """Says nothing."""
+
+    def stage(self, name: str) -> None:
+        """Ignore."""
+
+    def start(self, total: int, label: str) -> None:
+        """Ignore."""
+
+    def advance(self, count: int) -> None:
+        """Ignore."""
+
+    def close(self) -> None:
+        """Ignore."""
+
+
+@dataclasses.dataclass
+class ProgramCost:
+    """What one compiled program cost: for the report."""
+
+    group: int
+    name: str
+    compile_seconds: float
+    temporary_bytes: int | None
+    run_seconds: float = 0.0
+    calls: int = 0
+
+
+@dataclasses.dataclass
+class Group:
+    """Runs that share one training program, for the report."""
+
+    key: str
+    runs: int = 0
+    trained: int = 0
+
+
+@dataclasses.dataclass
+class Block:
+    """A block of runs on the devices."""
+
+    runs: Sequence[Run]
+    positions: np.ndarray
+    active: jax.Array
+    inputs: RunInput
+
+    def take(self, tree: Any) -> Any:
+        """Bring a device tree [capacity, ...] to the host, one row a run [runs, ...]."""
+        return jax.tree.map(lambda leaf: np.asarray(leaf)[self.positions], tree)
+
+
+class Engine:
+    """Trains runs; keeps compiled programs from one call to the next.
+
+    Args:
+        devices: where to train; all devices of the default backend if None.
+        layout: how to lay blocks out; chosen from the devices if None.
+        width: runs that a device trains at once, if the layout is to be chosen.
+        progress: whom to tell.
+    """
+
+    def __init__(
+        self,
+        *,
+        devices: Sequence[jax.Device] | None = None,
+        layout: Layout | None = None,
+        width: int | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self.devices = tuple(devices or jax.devices())
+        self.progress = progress or Silent()
+        self.costs: list[ProgramCost] = []
+        self.groups: dict[str, Group] = {}
+        self.layouts: dict[str, Layout] = {}
+        self._layout = layout
+        self._width = width
+        self._compiled: dict[tuple[str, str, Layout], tuple[Any, ProgramCost]] = {}
+        self._consts: dict[str, Any] = {}
+
+    def train(
+        self, runs: Sequence[Run], *, keep: Callable[[Run], bool] = lambda run: False
+    ) -> list[TrainedRun]:
+        """Train these runs and score them, in the order given.
+
+        Args:
+            runs: any mixture of arms, configurations and seeds.
+            keep: of which runs to keep the trained parameters and states.
+        """
+        self.progress.start(sum(run.recipe.schedule.epochs for run in runs), f"{len(runs)} runs")
+        trained: dict[int, TrainedRun] = {}
+        for key, members in _grouped(runs, lambda run: run.recipe.training_key).items():
+            group = self.groups.setdefault(key, Group(key))
+            group.runs += len(members)
+            trained |= self._train_group(group, members, keep)
+        return [trained[index] for index in range(len(runs))]
+
+    def measure(self, trained: Sequence[TrainedRun]) -> list[Measurement]:
+        """Measure each run's intervention's quantities, with the parameters that were kept.
+
+        A run without a state is measured in its intervention's initial one.
+        """
+        self.progress.start(len(trained), f"{len(trained)} measurements")
+        measurements: dict[int, Measurement] = {}
+        for members in _grouped(trained, lambda each: each.run.recipe.full_key).values():
+            layout = self._layout_for(members[0][1].run.recipe, len(members))
+            for rows in layout.blocks(len(members)):
+                indices, each = zip(*(members[row] for row in rows), strict=True)
+                measurements |= zip(indices, self._measure_block(layout, each), strict=True)
+                self.progress.advance(len(each))
+        return [measurements[index] for index in range(len(trained))]
+
+    def starts(
+        self, recipe: Recipe, hyper: Mapping[str, float], seeds: Sequence[int]
+    ) -> list[Fixed]:
+        """Bring the data and initial parameters of these seeds to the host."""
+        layout = self._layout_for(recipe, len(seeds))
+        fixed: list[Fixed] = []
+        for rows in layout.blocks(len(seeds)):
+            block = self._block(layout, [Run("", 0, hyper, seeds[row], recipe) for row in rows])
+            stacked = block.take(self._call(recipe, layout, "start", (), block)[0])
+            fixed += [_row(stacked, row) for row in range(len(rows))]
+        return fixed
+
+    # One group of runs ---------------------------------------------------------------------------
+
+    def _train_group(
+        self, group: Group, members: list[tuple[int, Run]], keep: Callable[[Run], bool]
+    ) -> dict[int, TrainedRun]:
+        layout = self._layout_for(members[0][1].recipe, len(members))
+        trunks = self._train_trunks(group, layout, [run for _, run in members])
+        trained: dict[int, TrainedRun] = {}
+        by_recipe = _grouped(members, lambda member: member[1].recipe.full_key)
+        for branch in by_recipe.values():
+            for rows in layout.blocks(len(branch)):
+                indices, runs = zip(*(branch[row][1] for row in rows), strict=True)
+                results = self._train_block(layout, runs, trunks, keep)
+                trained |= zip(indices, results, strict=True)
+        if trunks is None:
+            group.trained += len(members)
+        return trained
+
+    def _train_block(
+        self,
+        layout: Layout,
+        runs: Sequence[Run],
+        trunks: Trunks | None,
+        keep: Callable[[Run], bool],
+    ) -> list[TrainedRun]:
+        recipe = runs[0].recipe
+        block = self._block(layout, runs)
+        fixed, carry = self._call(recipe, layout, "start", (), block)
+        curves: list[dict[str, np.ndarray]] = []
+        done = 0
+        for number, phase in enumerate(recipe.phases):
+            if number == 0 and trunks is not None:
+                states, parts = zip(*(trunks[run.trunk] for run in runs), strict=True)
+                carry = self._put_rows(layout, block, states)
+                curves.append({name: np.stack([part[name] for part in parts]) for name in parts[0]})
+            else:
+                carry, part = self._train_epochs(
+                    recipe, layout, block, fixed, carry, done, phase.epochs
+                )
+                curves.append(part)
+            done += phase.epochs
+            if phase.surgery is not None:
+                carry = self._call(recipe, layout, f"surgery{number}", (), block, fixed, carry)
+        joined = {
+            name: np.concatenate([part[name] for part in curves], axis=1) for name in curves[0]
+        }
+        return self._finish(recipe, layout, block, fixed, carry, joined, keep)
+
+    def _train_trunks(self, group: Group, layout: Layout, runs: Sequence[Run]) -> Trunks | None:
+        """Train what arms share before their first surgery, once; None if there is no surgery."""
+        recipe = runs[0].recipe
+        if len(recipe.phases) == 1 and recipe.phases[0].surgery is None:
+            return None
+        unique = list({run.trunk: run for run in runs}.values())
+        group.trained += len(unique)
+        epochs = recipe.phases[0].epochs
+        trunks: Trunks = {}
+        for rows in layout.blocks(len(unique)):
+            block = self._block(layout, [unique[row] for row in rows])
+            fixed, carry = self._call(recipe, layout, "start", (), block)
+            carry, curves = self._train_epochs(recipe, layout, block, fixed, carry, 0, epochs)
+            carry = block.take(carry)
+            for row, run in enumerate(block.runs):
+                trunks[run.trunk] = _row(carry, row), _row(curves, row)
+        self.progress.advance((len(runs) - len(unique)) * epochs)
+        return trunks
+
+    def _train_epochs(
+        self,
+        recipe: Recipe,
+        layout: Layout,
+        block: Block,
+        fixed: Fixed,
+        carry: Carry,
+        begin: int,
+        epochs: int,
+    ) -> tuple[Carry, dict[str, np.ndarray]]:
+        logs = []
+        for number in range(begin, begin + epochs):
+            shared = (layout.replicate(np.int32(number)),)
+            carry, log = self._call(recipe, layout, "epoch", shared, block, fixed, carry)
+            logs.append(block.take(log))
+            self.progress.advance(len(block.runs))
+        names = logs[0] if logs else {}
+        return carry, {name: np.stack([log[name] for log in logs], axis=1) for name in names}
+
+    def _finish(
+        self,
+        recipe: Recipe,
+        layout: Layout,
+        block: Block,
+        fixed: Fixed,
+        carry: Carry,
+        curves: dict[str, np.ndarray],
+        keep: Callable[[Run], bool],
+    ) -> list[TrainedRun]:
+        scores = block.take(self._call(recipe, layout, "evaluate", (), block, fixed, carry))
+        kept = block.take((carry.params, carry.state, carry.diverged_at))
+        last_step = recipe.schedule.epochs * Program(recipe).steps_per_epoch - 1
+        results = []
+        for row, run in enumerate(block.runs):
+            params, state, diverged_at = _row(kept, row)
+            validation, test = (float(scores[split][row]) for split in ("validation", "test"))
+            at: int | None = int(diverged_at)
+            if at == -1:
+                at = None if math.isfinite(validation) and math.isfinite(test) else last_step
+            results.append(
+                TrainedRun(
+                    run=run,
+                    validation=validation if at is None else math.nan,
+                    test=test if at is None else math.nan,
+                    diverged_at=at,
+                    curves=_row(curves, row),
+                    params=params if keep(run) else None,
+                    state=state if keep(run) else None,
+                )
+            )
+        return results
+
+    # Measurements --------------------------------------------------------------------------------
+
+    def _measure_block(
+        self, layout: Layout, trained: Sequence[TrainedRun]
+    ) -> list[Measurement]:
+        recipe = trained[0].run.recipe
+        intervention = recipe.intervention
+        block = self._block(layout, [each.run for each in trained])
+        fixed, carry = self._call(recipe, layout, "start", (), block)
+        carry = carry._replace(
+            params=self._put_rows(layout, block, [each.params for each in trained])
+        )
+        if all(each.state is not None for each in trained):
+            state = self._put_rows(layout, block, [each.state for each in trained])
+            carry = carry._replace(state=state)
+        both: dict[str, dict[str, np.ndarray]] = {"measured": {}, "untrained": {}}
+        if intervention.measure is not None:
+            both = block.take(self._call(recipe, layout, "measure", (), block, fixed, carry))
+        results = [
+            Measurement(_row(both["measured"], row), _row(both["untrained"], row))
+            for row in range(len(trained))
+        ]
+        if intervention.measure_host is not None:
+            on_host = block.take((fixed, carry))
+            for row, each in enumerate(trained):
+                if each.diverged_at is None:
+                    values = self._measure_on_host(recipe, each.run, *_row(on_host, row))
+                    results[row].measured.update(values)
+        return results
+
+    def _measure_on_host(
+        self, recipe: Recipe, run: Run, fixed: Fixed, carry: Carry
+    ) -> dict[str, np.ndarray]:
+        measure_host = recipe.intervention.measure_host
+        assert measure_host is not None
+        ctx = Program(recipe).context(self._consts_for(recipe), _input(run), fixed)
+        values = measure_host(ctx, carry.params, carry.state, fixed.data.test)
+        return {name: np.asarray(value) for name, value in values.items()}
+
+    # Blocks and compiled programs ----------------------------------------------------------------
+
+    def _layout_for(self, recipe: Recipe, count: int) -> Layout:
+        layout = self._layout or automatic(
+            self.devices, count, run_bytes(Program(recipe), self._consts_for(recipe)), self._width
+        )
+        self.layouts[recipe.training_key] = layout
+        return layout
+
+    def _block(self, layout: Layout, runs: Sequence[Run]) -> Block:
+        positions = layout.positions(len(runs))
+        active = np.zeros(layout.capacity, bool)
+        active[positions] = True
+        inputs = _spread(layout, positions, [_input(run) for run in runs])
+        return Block(runs, positions, layout.put(active), layout.put(inputs))
+
+    def _put_rows(self, layout: Layout, block: Block, each: Sequence[Any]) -> Any:
+        """Send one host tree a run to the devices, as a tree [capacity, ...]."""
+        return layout.put(_spread(layout, block.positions, each))
+
+    def _call(
+        self,
+        recipe: Recipe,
+        layout: Layout,
+        name: str,
+        shared: tuple[Any, ...],
+        block: Block,
+        *trees: Any,
+    ) -> Any:
+        """Call one of the recipe's programs on a block, compiling it if it is new."""
+        training = name in ("start", "epoch", "evaluate")
+        key = (recipe.training_key if training else recipe.full_key, name, layout)
+        consts = self._consts_for(recipe)
+        arguments = ((consts, *shared) if shared else consts, block.active, block.inputs, *trees)
+        if key not in self._compiled:
+            self.progress.stage(f"compiling {name}")
+            began = time.perf_counter()
+            compiled = layout.over_runs(function_of(recipe, name)).lower(*arguments).compile()
+            seconds = time.perf_counter() - began
+            analysis = compiled.memory_analysis()
+            group = list(self.groups).index(recipe.training_key)
+            cost = ProgramCost(group, name, seconds, getattr(analysis, "temp_size_in_bytes", None))
+            self.costs.append(cost)
+            self._compiled[key] = compiled, cost
+        compiled, cost = self._compiled[key]
+        began = time.perf_counter()
+        result = jax.block_until_ready(compiled(*arguments))
+        cost.run_seconds += time.perf_counter() - began
+        cost.calls += 1
+        return result
+
+    def _consts_for(self, recipe: Recipe) -> Any:
+        """What `prepare` makes, once for each intervention."""
+        if recipe.full_key not in self._consts:
+            self._consts[recipe.full_key] = recipe.intervention.prepare(stage_key(0, "method"))
+        return self._consts[recipe.full_key]
+
+
+def function_of(recipe: Recipe, name: str) -> Callable[..., Any]:
+    """The function of one run behind a program's name."""
+    program = Program(recipe)
+    if name.startswith("surgery"):
+        return program.surgery(recipe.phases[int(name.removeprefix("surgery"))])
+    return getattr(program, name)
+
+
+def _input(run: Run) -> RunInput:
+    seed, training_seed = run.streams
+    real = jnp.zeros(()).dtype
+    hyper = {name: np.asarray(value, real) for name, value in sorted(run.hyper.items())}
+    return RunInput(np.int32(seed), np.int32(training_seed), hyper)
+
+
+def _spread(layout: Layout, positions: np.ndarray, each: Sequence[Any]) -> Any:
+    """Stack one tree a run at the runs' positions, [capacity, ...]; padding repeats the first."""
+    rows = np.zeros(layout.capacity, int)
+    rows[positions] = np.arange(len(each))
+    return jax.tree.map(lambda *leaves: np.stack(leaves)[rows], *each)
+
+
+def _row(tree: Any, row: int) -> Any:
+    return jax.tree.map(lambda leaf: leaf[row], tree)
+
+
+def _grouped(items: Sequence[T], key: Callable[[T], Any]) -> dict[Any, list[tuple[int, T]]]:
+    """Sort items by key, each with its place in the sequence."""
+    groups: dict[Any, list[tuple[int, T]]] = {}
+    for place, item in enumerate(items):
+        groups.setdefault(key(item), []).append((place, item))
+    return groups

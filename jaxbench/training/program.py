@@ -1,0 +1,207 @@
+"""What is compiled: the pure functions of one run, from its seed to its scores.
+
+Each function here is about one run; `jaxbench.training.layout` lifts it over a block of runs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from jaxbench.base import Batch, Context, JaxbenchError, Model, Phase, Splits
+from jaxbench.training.keys import stage_key
+from jaxbench.training.runs import Recipe
+
+if TYPE_CHECKING:
+    from jaxbench.base import PyTree, Scalar
+
+DIVERGENCE_FACTOR = 1e3
+
+
+class RunInput(NamedTuple):
+    """What tells one run of a group from another."""
+
+    seed: jax.Array
+    training_seed: jax.Array
+    hyper: dict[str, jax.Array]
+
+
+class Fixed(NamedTuple):
+    """What a run keeps from its start: its data and its initial parameters."""
+
+    data: Splits
+    params0: PyTree
+
+
+class Carry(NamedTuple):
+    """What training changes.  `diverged_at` is the step at which the run diverged, or -1."""
+
+    params: PyTree
+    opt_state: PyTree
+    state: PyTree
+    diverged_at: jax.Array
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Program:
+    """The functions of one run for one recipe; `consts` is the shared argument of each."""
+
+    recipe: Recipe
+
+    @property
+    def model(self) -> Model:
+        """The model as the intervention wraps it."""
+        return self.recipe.intervention.wrap_model(self.recipe.model)
+
+    @cached_property
+    def train_shape(self) -> tuple[int, ...]:
+        """The shape of the training inputs, [samples, ...]."""
+        return jax.eval_shape(self.recipe.track.generate, jax.random.key(0)).train.inputs.shape
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Optimizer steps an epoch; a last batch that is not full is left out of that epoch."""
+        size, batch = self.train_shape[0], self.recipe.schedule.batch_size
+        if batch > size:
+            raise JaxbenchError(
+                f"training.batch_size is {batch}, but the track has only {size} training samples; "
+                f"make it {size} or less"
+            )
+        return size // batch
+
+    def start(self, consts: PyTree, run: RunInput) -> tuple[Fixed, Carry]:
+        """Make a run's data, initial parameters, optimizer state and intervention state."""
+        track, intervention = self.recipe.track, self.recipe.intervention
+        data = track.generate(stage_key(run.seed, "data"))
+        params0 = self.model.init(stage_key(run.training_seed, "init"), data.train.inputs[:1])
+        fixed = Fixed(data, params0)
+        ctx = self.context(consts, run, fixed)
+        opt_state = self._optimizer(ctx).init(params0)
+        state = intervention.init_state(ctx)
+        return fixed, Carry(params0, opt_state, state, jnp.array(-1, jnp.int32))
+
+    def epoch(
+        self, shared: tuple[PyTree, jax.Array], run: RunInput, fixed: Fixed, carry: Carry
+    ) -> tuple[Carry, dict[str, Scalar]]:
+        """Train for one epoch; `shared` is (consts, the epoch's number)."""
+        consts, number = shared
+        intervention = self.recipe.intervention
+        ctx = self.context(consts, run, fixed)
+        optimizer = self._optimizer(ctx)
+        train = fixed.data.train
+        limit = DIVERGENCE_FACTOR * self.recipe.track.constant_loss(train.targets)
+
+        def step(carry: Carry, at: tuple[jax.Array, jax.Array]) -> tuple[Carry, Any]:
+            step_number, indices = at
+            batch = jax.tree.map(lambda leaf: leaf[indices], train)
+            apply_key, term_key, update_key = jax.random.split(
+                jax.random.fold_in(ctx.key, step_number), 3
+            )
+
+            def objective(params: PyTree) -> tuple[Scalar, dict[str, Scalar]]:
+                outputs, intermediates = ctx.model.apply(
+                    params, batch.inputs, ctx=ctx, state=carry.state, key=apply_key
+                )
+                loss = self.recipe.track.loss(outputs, batch.targets)
+                if intervention.loss_term is None:
+                    return loss, {"train_loss": loss}
+                term = intervention.loss_term(
+                    ctx, params, carry.state, batch, outputs, intermediates, step_number, term_key
+                )
+                return loss + term, {"train_loss": loss, "loss_term": term}
+
+            (value, log), gradient = jax.value_and_grad(objective, has_aux=True)(carry.params)
+            updates, opt_state = optimizer.update(
+                gradient,
+                carry.opt_state,
+                carry.params,
+                value=value,
+                intervention_state=carry.state,
+                step=step_number,
+                key=update_key,
+            )
+            params = optax.apply_updates(carry.params, updates)
+            bad = ~jnp.isfinite(value) | (log["train_loss"] > limit)
+            first = bad & (carry.diverged_at < 0)
+            diverged_at = jnp.where(first, step_number, carry.diverged_at)
+            return Carry(params, opt_state, carry.state, diverged_at), log
+
+        steps = self.steps_per_epoch
+        order = self._batch_order(run, number, len(train.inputs), steps)
+        numbers = number * steps + jnp.arange(steps, dtype=jnp.int32)
+        carry, logs = jax.lax.scan(step, carry, (numbers, order))
+        log = {name: values.mean() for name, values in logs.items()}
+        if intervention.after_epoch is not None:
+            params, opt_state, state, own = intervention.after_epoch(
+                ctx, carry.params, carry.opt_state, carry.state, number
+            )
+            carry = Carry(params, opt_state, state, carry.diverged_at)
+            log |= own
+        return carry, log
+
+    def surgery(self, phase: Phase) -> Any:
+        """The function that applies a phase's surgery to one run."""
+
+        def operate(consts: PyTree, run: RunInput, fixed: Fixed, carry: Carry) -> Carry:
+            assert phase.surgery is not None
+            ctx = self.context(consts, run, fixed)
+            done = phase.surgery(ctx, carry.params, carry.opt_state, carry.state)
+            return Carry(*done, carry.diverged_at)
+
+        return operate
+
+    def evaluate(
+        self, consts: PyTree, run: RunInput, fixed: Fixed, carry: Carry
+    ) -> dict[str, Scalar]:
+        """Score the trained parameters on the validation and the test split."""
+        ctx = self.context(consts, run, fixed)
+
+        def score(batch: Batch) -> Scalar:
+            outputs, _ = ctx.model.apply(carry.params, batch.inputs, ctx=ctx, state=carry.state)
+            return self.recipe.track.score(outputs, batch.targets)
+
+        return {"validation": score(fixed.data.validation), "test": score(fixed.data.test)}
+
+    def measure(
+        self, consts: PyTree, run: RunInput, fixed: Fixed, carry: Carry
+    ) -> dict[str, dict[str, jax.Array]]:
+        """Measure the intervention's quantities on the trained and on the initial parameters."""
+        measure = self.recipe.intervention.measure
+        assert measure is not None
+        ctx = self.context(consts, run, fixed)
+        initial = self.recipe.intervention.init_state(ctx)
+        return {
+            "measured": measure(ctx, carry.params, carry.state, fixed.data.test),
+            "untrained": measure(ctx, fixed.params0, initial, fixed.data.test),
+        }
+
+    def context(self, consts: PyTree, run: RunInput, fixed: Fixed) -> Context:
+        """What the hooks of this run may read."""
+        size = self.recipe.intervention.probe_size
+        return Context(
+            key=stage_key(run.training_seed, "method"),
+            hyper=run.hyper,
+            model=self.model,
+            params0=fixed.params0,
+            probe=jax.tree.map(lambda leaf: leaf[:size], fixed.data.train),
+            consts=consts,
+            total_steps=self.recipe.schedule.epochs * self.steps_per_epoch,
+        )
+
+    def _optimizer(self, ctx: Context) -> optax.GradientTransformationExtraArgs:
+        optimizer = optax.adam(ctx.hyper["learning_rate"])
+        clip = self.recipe.schedule.clip_norm
+        if clip is not None:
+            optimizer = optax.chain(optax.clip_by_global_norm(clip), optimizer)
+        wrapped = self.recipe.intervention.wrap_optimizer(optimizer, ctx)
+        return optax.with_extra_args_support(wrapped)
+
+    def _batch_order(self, run: RunInput, epoch: jax.Array, samples: int, steps: int) -> jax.Array:
+        key = jax.random.fold_in(stage_key(run.training_seed, "batch"), epoch)
+        size = self.recipe.schedule.batch_size
+        return jax.random.permutation(key, samples)[: steps * size].reshape(steps, size)

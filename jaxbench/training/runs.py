@@ -1,0 +1,127 @@
+"""Runs: what the engine is asked to train, and what it returns."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from jaxbench.base import Intervention, JaxbenchError, Model, Phase, Track
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule:
+    """What every run of a study shares: `epochs` of minibatches of `batch_size`, Adam.
+
+    `clip_norm` bounds the global norm of the gradient; None leaves it alone.
+    """
+
+    epochs: int
+    batch_size: int
+    clip_norm: float | None = None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Recipe:
+    """Everything that is compiled into an arm's programs."""
+
+    track: Track
+    model: Model
+    intervention: Intervention
+    schedule: Schedule
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        """The intervention's phases, or one phase of all epochs."""
+        phases = self.intervention.phases or (Phase(self.schedule.epochs),)
+        total = sum(phase.epochs for phase in phases)
+        if total != self.schedule.epochs:
+            parts = " + ".join(str(phase.epochs) for phase in phases)
+            raise JaxbenchError(
+                f"the phases of {self.intervention.name!r} last {parts} = {total} epochs, but "
+                f"training.epochs is {self.schedule.epochs}; make them equal"
+            )
+        return phases
+
+    @property
+    def full_key(self) -> str:
+        """What makes two arms' programs the same throughout."""
+        return self._key(dict(self.intervention.static))
+
+    @property
+    def training_key(self) -> str:
+        """What makes two arms' training the same up to the first surgery: the program key."""
+        static = {
+            name: value
+            for name, value in self.intervention.static.items()
+            if name not in self.intervention.surgery_static
+        }
+        return self._key(static)
+
+    def _key(self, static: dict[str, Any]) -> str:
+        parts = {
+            "track": [self.track.name, dict(self.track.options)],
+            "model": [self.model.name, dict(self.model.options)],
+            "intervention": [self.intervention.name, static],
+            "phases": [phase.epochs for phase in self.phases],
+            "schedule": dataclasses.asdict(self.schedule),
+        }
+        return json.dumps(parts, sort_keys=True, default=repr)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Run:
+    """One training: (arm, configuration, seed).
+
+    `seed` makes the data; `training_seed` (by default the same) makes initial weights, batch order
+    and the idea's own randomness, so that studies of chance alone can vary it by itself.
+    """
+
+    arm: str
+    configuration: int
+    hyper: Mapping[str, float]
+    seed: int
+    recipe: Recipe
+    training_seed: int | None = None
+
+    @property
+    def streams(self) -> tuple[int, int]:
+        """The seeds of data and of training."""
+        return self.seed, self.seed if self.training_seed is None else self.training_seed
+
+    @property
+    def trunk(self) -> tuple[Any, ...]:
+        """What makes two runs identical up to the first surgery."""
+        return (*self.streams, *sorted(self.hyper.items()))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class TrainedRun:
+    """What came of a run.
+
+    Attributes:
+        run: what was asked.
+        validation, test: scores in the track's unit; NaN where the run diverged.
+        diverged_at: the optimizer step at which it diverged, counted from 0, or None.
+        curves: {name: array [epochs]}, means over each epoch's steps.
+        params, state: the trained parameters and the intervention's state, or None if not kept.
+    """
+
+    run: Run
+    validation: float
+    test: float
+    diverged_at: int | None
+    curves: Mapping[str, np.ndarray]
+    params: Any = None
+    state: Any = None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Measurement:
+    """What an intervention measured on a trained run, and at the run's initial parameters."""
+
+    measured: dict[str, np.ndarray]
+    untrained: dict[str, np.ndarray]
