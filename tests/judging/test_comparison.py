@@ -1,0 +1,213 @@
+"""Comparisons: verdicts, symmetries, divergence, families, and strict JSON."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jaxbench.base import JaxbenchError
+from jaxbench.judging import compare, correct
+
+RISING = np.array([0.05, 0.11, 0.02, 0.08, 0.14, 0.03, 0.09, 0.06])
+FLAT = np.array([0.02, -0.02, 0.01, -0.01, 0.03, -0.03, 0.02, -0.01])
+WIDE = np.array([0.9, -0.8, 1.1, -0.7, 0.6, -1.2, 0.8, -0.5])
+BASE = np.array([1.0, 1.2, 0.9, 1.1, 1.05, 0.95, 1.15, 0.85])
+
+scores = st.lists(st.integers(1, 1000), min_size=4, max_size=9)
+
+
+def mirrored(comparison: dict) -> dict:
+    """Give the numbers that must not depend on the direction when the scores are negated."""
+    names = ("p_value", "p_value_one_sided", "rank_p_value", "idea_wins", "gain", "outcome")
+    names += ("verdict", "system_worked", "negligible", "mde", "mde_80", "legacy_p_value")
+    return {name: comparison[name] for name in names}
+
+
+@pytest.mark.parametrize(
+    ("change", "outcome", "negligible", "verdict"),
+    [
+        (-RISING * 5, "better", False, "idea better (significant)"),
+        (RISING * 5, "worse", False, "idea worse (significant)"),
+        (-RISING / 5, "better", True, "idea better (significant)"),
+        (RISING / 5, "worse", True, "idea worse (significant)"),
+        (FLAT, "equivalent", False, "no significant win"),
+        (WIDE, "inconclusive", False, "no significant win"),
+        (BASE * 0.0, "equivalent", False, "no significant win"),
+    ],
+)
+@pytest.mark.parametrize("direction", ["lower", "higher"])
+def test_every_verdict(change, outcome, negligible, verdict, direction):
+    change = change if direction == "lower" else -change
+    comparison = compare(BASE, BASE + change, direction=direction)
+    assert comparison.outcome == outcome
+    assert comparison.negligible is negligible
+    assert comparison.verdict == verdict
+    assert comparison.system_worked is (verdict == "idea better (significant)")
+    # Delta is idea minus baseline, whatever the direction.
+    assert comparison.delta_mean == pytest.approx(change.mean())
+
+
+def test_an_idea_that_changes_nothing_did_not_act():
+    comparison = compare(BASE, BASE, direction="lower")
+    assert (comparison.p_value, comparison.delta_mean, comparison.acted) == (1.0, 0.0, False)
+    assert (comparison.idea_wins, comparison.ties) == (0, 8)
+    assert any("did not act" in warning for warning in comparison.warnings)
+    assert compare(BASE, BASE + FLAT, direction="lower").acted
+
+
+@given(scores, st.data())
+@settings(deadline=None, max_examples=30)
+def test_higher_is_the_mirror_of_lower(baseline, data):
+    idea = data.draw(st.lists(st.integers(1, 1000), min_size=len(baseline), max_size=len(baseline)))
+    lower = compare(baseline, idea, direction="lower")
+    higher = compare(np.negative(baseline), np.negative(idea), direction="higher")
+    assert mirrored(lower.to_dict()) == mirrored(higher.to_dict())
+    assert higher.delta_mean == -lower.delta_mean
+    better = "probability_idea_better", "probability_of_improvement"
+    for name in better:
+        assert getattr(higher.effects, name) == getattr(lower.effects, name)
+
+
+@given(scores, st.data(), st.floats(1e-290, 1e290))
+@settings(deadline=None, max_examples=30)
+def test_units_do_not_matter(baseline, data, factor):
+    idea = data.draw(st.lists(st.integers(1, 1000), min_size=len(baseline), max_size=len(baseline)))
+    plain = compare(baseline, idea, direction="lower")
+    scaled = compare(np.multiply(baseline, factor), np.multiply(idea, factor), direction="lower")
+    for name in ("p_value", "p_value_one_sided", "rank_p_value", "idea_wins", "ties", "verdict"):
+        assert getattr(scaled, name) == getattr(plain, name), name
+    assert scaled.tost is not None
+    assert plain.tost is not None
+    assert scaled.tost.p_value == pytest.approx(plain.tost.p_value, abs=1e-9)
+    assert scaled.delta_mean == pytest.approx(factor * plain.delta_mean)
+
+
+@given(scores, st.data())
+@settings(deadline=None, max_examples=30)
+def test_swapped_arms_turn_every_statement_round(baseline, data):
+    idea = data.draw(st.lists(st.integers(1, 1000), min_size=len(baseline), max_size=len(baseline)))
+    one = compare(baseline, idea, direction="lower")
+    other = compare(idea, baseline, direction="lower")
+    assert other.p_value == one.p_value
+    assert other.rank_p_value == one.rank_p_value
+    assert other.delta_mean == -one.delta_mean
+    assert other.idea_wins + one.idea_wins + one.ties == len(baseline)
+    opposite = {"better": "worse", "worse": "better"}
+    assert other.gain == -one.gain
+    if one.outcome in opposite:
+        assert other.outcome == opposite[one.outcome]
+
+
+@given(scores, st.data(), st.sampled_from([np.nan, np.inf, -np.inf, None]))
+@settings(deadline=None, max_examples=50)
+def test_a_diverged_idea_is_never_better_for_it(baseline, data, bad):
+    idea = [score - 1.0 for score in baseline]
+    place = data.draw(st.integers(0, len(baseline) - 1))
+    whole = compare(baseline, idea, direction="lower")
+    idea[place] = bad
+    broken = compare(baseline, idea, direction="lower")
+    assert broken.idea.diverged == 1
+    assert broken.gain < whole.n_pairs
+    assert broken.p_value_one_sided > whole.p_value_one_sided
+    assert broken.p_value == broken.rank_p_value
+    assert broken.delta_mean is broken.intervals is broken.tost is broken.legacy_p_value is None
+    assert broken.delta_mean_finite_pairs == pytest.approx(-1.0)
+    assert broken.per_seed_diffs[place] is None
+    assert "1 of" in broken.warnings[0]
+    assert "diverged" in broken.warnings[0]
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_no_number_of_diverged_idea_runs_is_a_win(bad):
+    for lost in range(1, 9):
+        idea = np.where(np.arange(8) < lost, bad, BASE - 0.5)
+        comparison = compare(BASE, idea, direction="lower")
+        assert comparison.outcome != "better"
+        assert not comparison.system_worked
+    assert comparison.outcome == "worse"
+    assert comparison.idea.mean is None
+
+
+def test_a_baseline_that_diverges_everywhere_loses():
+    comparison = compare([None] * 8, BASE, direction="lower")
+    assert comparison.outcome == "better"
+    assert comparison.idea_wins == 8
+    assert comparison.effects.probability_of_improvement == 1.0
+
+
+def test_holm_over_a_family_decides_the_outcomes():
+    clear = compare(BASE, BASE - RISING * 5, direction="lower")
+    idea = BASE - RISING * 5
+    idea[2] = BASE[2] + 0.01  # one small loss: p = 4/256
+    nearly = compare(BASE, idea, direction="lower")
+    lost = compare(BASE, BASE + WIDE, direction="lower")
+    assert (clear.p_value, nearly.p_value) == (2 / 256, 4 / 256)
+    family = correct([nearly, lost, clear, lost])
+    assert [member.family_size for member in family] == [4] * 4
+    assert family[2].p_corrected == 4 * 2 / 256
+    assert family[0].p_corrected == 3 * 4 / 256
+    assert [member.outcome for member in family[:3]] == ["better", "inconclusive", "better"]
+    doubled = correct([nearly] * 4)
+    assert doubled[0].p_corrected == 16 / 256
+    assert doubled[0].outcome == "inconclusive"
+    # The older labels know of no correction.
+    assert doubled[0].verdict == "idea better (significant)"
+    assert correct([]) == []
+
+
+def test_a_family_too_large_for_its_seeds_is_told_so():
+    clear = compare(BASE, BASE - RISING, direction="lower")
+    assert clear.warnings == ()
+    member = correct([clear] * 7)[0]
+    assert member.p_corrected == 7 * 2 / 256
+    assert "at least 9 pairs" in member.warnings[0]
+    with pytest.raises(JaxbenchError, match="share their alpha"):
+        correct([clear, compare(BASE, BASE - RISING, direction="lower", alpha=0.01)])
+
+
+def test_a_paired_spread_above_the_unpaired_one_is_warned_of():
+    comparison = compare(BASE, 2.0 - BASE + FLAT, direction="lower")
+    assert comparison.spread is not None
+    assert comparison.spread.correlation < -0.9
+    assert comparison.spread.paired_sd > comparison.spread.unpaired_sd
+    assert "above the unpaired one" in comparison.warnings[0]
+
+
+@pytest.mark.parametrize("pairs", [2, 5, 8, 15, 25])
+@pytest.mark.parametrize("kind", ["plain", "same", "constant", "diverged", "zero"])
+@pytest.mark.parametrize("alpha", [0.05, 1e-6])
+def test_a_comparison_is_strict_json_with_always_the_same_keys(pairs, kind, alpha):
+    generator = np.random.default_rng(pairs)
+    baseline, idea = generator.normal(1.0, 0.1, (2, pairs))
+    if kind == "same":
+        idea = baseline
+    if kind == "constant":
+        baseline, idea = np.full(pairs, 1.0), np.full(pairs, 0.5)
+    if kind == "diverged":
+        idea[0] = np.nan
+    if kind == "zero":
+        baseline = np.zeros(pairs)
+    comparison = compare(baseline, idea, direction="lower", alpha=alpha)
+    values = comparison.to_dict()
+    assert json.loads(json.dumps(values, allow_nan=False)) == values
+    assert set(values) == set(compare(BASE, BASE, direction="higher").to_dict())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"direction": "hihger"}, "Did you mean 'higher'"),
+        ({"direction": "lower", "alpha": 5}, "0.05 for 5 %"),
+        ({"direction": "lower", "alpha": 0.7}, "below 0.5"),
+        ({"direction": "lower", "alpha": np.nan}, "alpha"),
+        ({"direction": "lower", "margin": -0.1}, "margin"),
+        ({"direction": "lower", "margin": np.nan}, "margin"),
+    ],
+)
+def test_unusable_options_are_refused_in_words(options, message):
+    with pytest.raises(JaxbenchError, match=message):
+        compare(BASE, BASE, **options)
