@@ -1,0 +1,1 @@
+"""Models: one file a network; the only place that imports flax."""

@@ -1,0 +1,1 @@
+"""Tracks: one file a task."""

@@ -1,0 +1,219 @@
+"""`rnn_small` against flax, and what it says about itself against what it does."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen as nn
+from scipy import stats
+
+from jaxbench.models import rnn_small
+
+HIDDEN, OUTPUTS, BATCH, TIME, FEATURES = 5, 2, 4, 7, 3
+
+
+class Reference(nn.Module):
+    """The same network from flax's own cell, one step after another."""
+
+    @nn.compact
+    def __call__(self, inputs):
+        """Run over [batch, time, features]."""
+        cell, head = nn.GRUCell(HIDDEN), nn.Dense(OUTPUTS)
+        hidden = jnp.zeros((len(inputs), HIDDEN), inputs.dtype)
+        outputs = []
+        for time in range(inputs.shape[1]):
+            hidden, _ = cell(hidden, inputs[:, time])
+            outputs.append(head(hidden))
+        return jnp.stack(outputs, axis=1)
+
+
+@pytest.fixture
+def float64():
+    with jax.enable_x64(True):
+        yield
+
+
+@pytest.fixture
+def setting(float64):
+    """Make the model, parameters of which none is zero, and inputs, in float64."""
+    del float64
+    rng = np.random.default_rng(0)
+    model = rnn_small.build(outputs=OUTPUTS, hidden=HIDDEN)
+    model = dataclasses.replace(model, apply=jax.jit(model.apply))
+    inputs = rng.normal(size=(BATCH, TIME, FEATURES))
+    shapes = jax.eval_shape(model.init, jax.random.key(0), inputs)
+    return model, jax.tree.map(lambda leaf: rng.normal(size=leaf.shape), shapes), inputs
+
+
+def leaf_at(params, path):
+    for name in path:
+        params = params[name]
+    return params
+
+
+def map_leaves(params, function):
+    """Apply `function(path, leaf)` to every leaf of the nested dict."""
+    return jax.tree_util.tree_map_with_path(
+        lambda path, leaf: function(tuple(entry.key for entry in path), leaf), params
+    )
+
+
+# The network
+
+
+def test_equals_flax_step_by_step(setting):
+    model, params, inputs = setting
+    expected = jax.jit(Reference().apply)({"params": params}, inputs)
+    np.testing.assert_allclose(model.apply(params, inputs)[0], expected, rtol=0, atol=1e-12)
+
+
+def test_parameters_have_the_tree_of_flax():
+    inputs = jnp.zeros((BATCH, 1, FEATURES))
+    init = rnn_small.build(outputs=OUTPUTS, hidden=HIDDEN).init
+    ours = jax.eval_shape(init, jax.random.key(0), inputs)
+    theirs = jax.eval_shape(Reference().init, jax.random.key(0), inputs)["params"]
+    describe = functools.partial(jax.tree.map, lambda leaf: (leaf.shape, leaf.dtype))
+    assert describe(ours) == describe(theirs)
+
+
+def lecun_normal(fan_in):
+    """Give the normal of variance 1/fan_in, cut at two standard deviations of its parent."""
+    parent = np.sqrt(1 / fan_in) / stats.truncnorm(-2, 2).std()
+    return stats.truncnorm(-2, 2, scale=parent)
+
+
+def test_initial_parameters_have_the_distributions_of_flax():
+    draws, inputs = 500, jnp.zeros((BATCH, 1, FEATURES))
+    init = rnn_small.build(outputs=OUTPUTS, hidden=HIDDEN).init
+    keys = jax.random.split(jax.random.key(3), draws)
+    params = jax.jit(jax.vmap(lambda key: init(key, inputs)))(keys)
+
+    # An entry of a uniform orthogonal n x n matrix is 2 B - 1 with B ~ Beta((n-1)/2, (n-1)/2).
+    orthogonal = stats.beta((HIDDEN - 1) / 2, (HIDDEN - 1) / 2, loc=-1, scale=2)
+    entries = []
+    for names, expected in [
+        (("ir", "iz", "in"), lecun_normal(FEATURES)),
+        (("hr", "hz", "hn"), orthogonal),
+        ((rnn_small.HEAD,), lecun_normal(HIDDEN)),
+    ]:
+        for name in names:
+            affine = params[name] if name in params else params[rnn_small.CELL][name]
+            kernel = np.asarray(affine["kernel"])
+            entries.append(kernel[:, 0, 0])
+            assert stats.kstest(entries[-1], expected.cdf).pvalue > 1e-3
+            assert "bias" not in affine or not affine["bias"].any()
+            if expected is orthogonal:
+                identity = np.broadcast_to(np.eye(HIDDEN), kernel.shape)
+                np.testing.assert_allclose(kernel @ kernel.swapaxes(1, 2), identity, atol=1e-5)
+    correlation = np.corrcoef(entries) - np.eye(len(entries))
+    assert np.abs(correlation).max() < 5 / np.sqrt(draws), "two kernels share their draws"
+
+
+def test_apply_is_the_recurrence_iterated(setting):
+    model, params, inputs = setting
+    step, readout = jax.jit(model.recurrence.step), jax.jit(model.recurrence.readout)
+    hidden = model.recurrence.initial_hidden(params, (BATCH,))
+    assert hidden.dtype == jnp.float64
+    outputs, intermediates = model.apply(params, inputs)
+    for time in range(TIME):
+        hidden = step(params, hidden, inputs[:, time])
+        np.testing.assert_allclose(intermediates["hidden"][:, time], hidden, atol=1e-13)
+        np.testing.assert_allclose(outputs[:, time], readout(params, hidden), atol=1e-13)
+
+
+def test_recurrence_takes_any_batch_shape(setting):
+    model, params, inputs = setting
+    step, readout = jax.jit(model.recurrence.step), jax.jit(model.recurrence.readout)
+    start = model.recurrence.initial_hidden(params, (BATCH, TIME))
+    batched = readout(params, step(params, start, inputs))
+    alone = readout(params, step(params, start[1, 2], inputs[1, 2]))
+    np.testing.assert_allclose(batched[1, 2], alone, atol=1e-13)
+
+
+def test_outputs_do_not_depend_on_later_inputs(setting):
+    model, params, inputs = setting
+    changed = np.concatenate([inputs[:, :4], inputs[:, 4:] + 1], axis=1)
+    before, after = model.apply(params, inputs)[0], model.apply(params, changed)[0]
+    np.testing.assert_array_equal(before[:, :4], after[:, :4])
+    assert (before[:, 4:] != after[:, 4:]).all()
+
+
+# Its hidden units
+
+
+def test_unit_slices_lie_within_their_leaves(setting):
+    model, params, _ = setting
+    (layer,) = model.unit_layers
+    assert layer.size == HIDDEN
+    for piece in layer.slices:
+        assert 0 <= piece.start <= leaf_at(params, piece.leaf).shape[piece.axis] - layer.size
+    assert len(set(layer.slices)) == len(layer.slices)
+
+
+def test_permuting_the_units_through_their_slices_changes_no_output(setting):
+    model, params, inputs = setting
+    (layer,) = model.unit_layers
+    order = np.array([2, 0, 1, 4, 3])
+
+    def permute(path, leaf, roles):
+        for piece in layer.slices:
+            if piece.leaf == path and piece.role in roles:
+                index = np.arange(leaf.shape[piece.axis])
+                index[piece.start : piece.start + layer.size] = piece.start + order
+                leaf = np.take(leaf, index, axis=piece.axis)
+        return leaf
+
+    def outputs(roles):
+        return model.apply(map_leaves(params, lambda *leaf: permute(*leaf, roles)), inputs)
+
+    expected, intermediates = model.apply(params, inputs)
+    permuted, permuted_intermediates = outputs(("incoming", "outgoing"))
+    np.testing.assert_allclose(permuted, expected, atol=1e-12)
+    np.testing.assert_allclose(
+        permuted_intermediates["hidden"], intermediates["hidden"][..., order], atol=1e-12
+    )
+    assert np.abs(outputs(("incoming",))[0] - expected).max() > 0.1
+
+
+@pytest.mark.parametrize("unit", [0, HIDDEN - 2])
+def test_a_unit_without_outgoing_weights_can_be_removed(setting, unit):
+    model, params, inputs = setting
+    (layer,) = model.unit_layers
+
+    def silence(path, leaf):
+        for piece in layer.slices:
+            if piece.leaf == path and piece.role == "outgoing":
+                leaf = leaf.copy()
+                leaf[(slice(None),) * piece.axis + (piece.start + unit,)] = 0
+        return leaf
+
+    def remove(path, leaf):
+        for piece in layer.slices:
+            if piece.leaf == path:
+                leaf = np.delete(leaf, piece.start + unit, axis=piece.axis)
+        return leaf
+
+    smaller = rnn_small.build(outputs=OUTPUTS, hidden=HIDDEN - 1)
+    removed, silent = map_leaves(params, remove), map_leaves(params, silence)
+    shapes = jax.eval_shape(smaller.init, jax.random.key(0), inputs)
+    assert jax.tree.map(np.shape, removed) == jax.tree.map(lambda leaf: leaf.shape, shapes)
+    expected = model.apply(silent, inputs)[0]
+    np.testing.assert_allclose(smaller.apply(removed, inputs)[0], expected, atol=1e-12)
+    assert np.abs(model.apply(params, inputs)[0] - expected).max() > 0.01
+
+
+# Its cost
+
+
+def test_flops_of_the_smallest_network():
+    # One unit, one input, one output, one step: three gates with two products each, and the head.
+    assert rnn_small.build(outputs=1, hidden=1).flops((1, 1)) == 2 * (3 * 2 + 1)
+
+
+def test_flops_count_every_kernel_entry_once_a_step(setting):
+    model, params, _ = setting
+    entries = sum(leaf.size for leaf in jax.tree.leaves(params) if leaf.ndim == 2)
+    assert model.flops((TIME, FEATURES)) == 2 * entries * TIME
