@@ -1,0 +1,238 @@
+"""The command line: parse and call.
+
+Nothing heavy is imported before a command runs, so that `jaxbench --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+import click
+
+from jaxbench.base import JaxbenchError
+
+INTERRUPTED = 130
+TRACEBACK = "JAXBENCH_TRACEBACK"
+PACKAGES = ("jaxbench", "jax", "flax", "optax", "numpy", "scipy")
+HELP = """Does my idea really help?  Paired, tuned, judged comparisons of machine-learning ideas.
+
+\b
+Examples:
+  jaxbench list
+  jaxbench run stability_penalty
+  jaxbench run stability_penalty --quick --set training.epochs=3
+  jaxbench run my_study.toml --seeds 16 --out results
+
+\b
+Exit codes:
+  0    done: the study was judged, whatever the verdict
+  1    failure: an error in jaxbench, in a component, or in writing the report
+  2    bad input: an unknown name, a wrong config or option, an unwritable folder
+  130  interrupted (Ctrl-C)
+
+JAXBENCH_TRACEBACK=1 in the environment shows tracebacks.
+"""
+
+
+class Commands(click.Group):
+    """A group that turns exceptions into one line on stderr and the documented exit codes."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+            raise
+        except KeyboardInterrupt:
+            stop("interrupted: nothing was written", INTERRUPTED)
+        except JaxbenchError as error:
+            show_traceback()
+            stop(f"error: {error}", getattr(error, "exit_code", 2))
+        except Exception as error:
+            text = " ".join(f"{type(error).__name__}: {error}".split())
+            hint = "" if show_traceback() else f" ({TRACEBACK}=1 shows the traceback)"
+            stop(f"error: {text}{hint}", 1)
+
+
+def stop(message: str, code: int) -> NoReturn:
+    """Say why on stderr, and end with this exit code."""
+    click.echo(message, err=True)
+    raise click.exceptions.Exit(code)
+
+
+def show_traceback() -> bool:
+    """Print the traceback where the environment asks for it; return whether it does."""
+    if os.environ.get(TRACEBACK, "0") in ("", "0"):
+        return False
+    traceback.print_exc()
+    return True
+
+
+def show_versions(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    """Print versions and devices."""
+    if not wanted or ctx.resilient_parsing:
+        return
+    import importlib.metadata
+    import platform
+
+    from jaxbench import __version__, devices
+
+    for package in PACKAGES:
+        own = package == "jaxbench"
+        click.echo(f"{package} {__version__ if own else importlib.metadata.version(package)}")
+    click.echo(f"python {platform.python_version()}")
+    devices.configure()
+    try:
+        import jax
+
+        found = jax.devices()
+        kinds = {device.device_kind for device in found}
+        click.echo(f"devices {len(found)} x {', '.join(sorted(kinds))} ({found[0].platform})")
+    except Exception as error:
+        click.echo(f"devices none: {error}")
+    ctx.exit()
+
+
+@click.group(cls=Commands, help=HELP, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=show_versions,
+    help="Show the versions of jaxbench and what it stands on, and the devices.",
+)  # fmt: skip
+def cli() -> None:
+    """Hold the commands together."""
+
+
+def assignment(ctx: click.Context, parameter: click.Parameter, values: Any) -> list[Any]:
+    """Split each `key=value`."""
+    for value in values:
+        if not value.partition("=")[0].strip() or "=" not in value:
+            raise click.BadParameter(f"{value!r} is not key=value", ctx, parameter)
+    return [tuple(value.split("=", 1)) for value in values]
+
+
+RUN_HELP = """Train, judge and report a study.
+
+CONFIG is the name of a study (see `jaxbench list`) or the path of a TOML file.
+
+\b
+Examples:
+  jaxbench run stability_penalty
+  jaxbench run stability_penalty --set 'grid.learning_rate=[0.003, 0.01]'
+  jaxbench run ./my_study.toml --quick --json > report.json
+"""
+
+
+@cli.command(help=RUN_HELP)
+@click.argument("study", metavar="CONFIG")
+@click.option(
+    "--set", "changes", metavar="KEY=VALUE", multiple=True, callback=assignment,
+    help="Set one value of the config, such as training.epochs=3; may be repeated.",
+)  # fmt: skip
+@click.option("--seeds", type=int, help="Evaluation seeds, in place of protocol.seeds.")
+@click.option(
+    "--out", type=click.Path(), default="results", show_default=True,
+    help="The folder for results: OUT/<study>/<run id>/report.json.",
+)  # fmt: skip
+@click.option("--quick", is_flag=True, help="Lay the config's [quick] table over it.")
+@click.option("--quiet", is_flag=True, help="Show no progress.")
+@click.option("--json", "as_json", is_flag=True, help="Print only the report, as JSON, on stdout.")
+def run(
+    study: str,
+    changes: list[tuple[str, str]],
+    seeds: int | None,
+    out: str,
+    quick: bool,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Run a study."""
+    from jaxbench import config, devices, storage
+    from jaxbench.reporting import progress
+
+    with stdout_on_stderr():
+        devices.configure()
+        loaded = config.load(study, changes, seeds=seeds, quick=quick)
+        identity = storage.run_id(config.digest(loaded))
+        storage.check_writable(storage.result_folder(out, loaded.name, identity))
+
+        from jaxbench.study import run_study
+
+        with progress.make(quiet) as reporter:
+            report = run_study(loaded, progress=reporter)
+    problem = None
+    try:
+        path = storage.write_report(out, report)
+    except storage.StorageError as error:  # what was computed is shown all the same
+        problem = error
+    try:
+        show_report(report, as_json)
+        if problem is not None:
+            raise problem
+        click.echo(f"\nreport: {path}", err=as_json)
+    except KeyboardInterrupt:
+        stop("interrupted" if problem else f"interrupted: the report is {path}", INTERRUPTED)
+
+
+def show_report(report: dict[str, Any], as_json: bool) -> None:
+    """Print a report on stdout."""
+    if as_json:
+        from jaxbench.reporting import strict_json
+
+        click.echo(strict_json.dumps(report), nl=False)
+    else:
+        from jaxbench.reporting import terminal
+
+        terminal.render(report, terminal.console_for(sys.stdout))
+
+
+@cli.command(name="list")
+def list_names() -> None:
+    """List studies, tracks, models and interventions, one line each."""
+    from jaxbench import config, registry
+
+    groups = {"studies": config.available()}
+    groups |= {kind: registry.available(kind) for kind in registry.KINDS}
+    width = max((len(name) for names in groups.values() for name in names), default=0)
+    for title, names in groups.items():
+        click.echo(title)
+        for name, summary in names.items():
+            click.echo(f"  {name:<{width}}  {summary}".rstrip())
+
+
+@contextlib.contextmanager
+def stdout_on_stderr() -> Iterator[None]:
+    """Send to stderr whatever training prints, in Python or below, so that stdout stays clean."""
+    sys.stdout.flush()
+    saved = os.dup(1)
+    try:
+        os.dup2(2, 1)
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(saved, 1)
+        os.close(saved)
+
+
+def main() -> None:
+    """Run the command line; the entry point of the `jaxbench` command."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="replace")
+    try:
+        cli(prog_name="jaxbench")
+    except SystemExit as leaving:
+        if leaving.code == INTERRUPTED:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(INTERRUPTED)  # threads may be compiling still: neither wait nor crash
+        raise
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Reports: their shape, their JSON, their text, and progress."""

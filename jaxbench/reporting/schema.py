@@ -1,0 +1,224 @@
+"""The shape of reports and configs: models of the stable fields, and their JSON Schemas.
+
+A report may say more than these models name; what they name is stable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from jaxbench.base import JaxbenchError
+
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+State = Literal["confirmed", "refuted", "vacuous", "untestable"]
+
+
+class Part(BaseModel):
+    """Strict about what it names, open to more."""
+
+    model_config = ConfigDict(
+        frozen=True, strict=True, extra="allow", allow_inf_nan=False, protected_namespaces=()
+    )
+
+
+class Metric(Part):
+    """What a score is."""
+
+    name: str
+    unit: str
+    direction: Literal["lower", "higher"]
+
+
+class Parity(Part):
+    """How many tuning trials each arm had."""
+
+    mode: Literal["fill", "strict", "off"]
+    trials: dict[str, int]
+    added: dict[str, list[dict[str, Any]]]
+
+
+class ProtocolUsed(Part):
+    """How arms were tuned and compared."""
+
+    rules: Literal["modern", "v1"]
+    tuning_seeds: list[int]
+    evaluation_seeds: list[int]
+    parity: Parity
+    evaluate: str
+    alpha: float
+    margin: float
+    selected_on: Literal["validation", "test"]
+    asymmetric: bool
+
+
+class Trial(Part):
+    """One configuration of a sweep; its mean is null where a run diverged."""
+
+    cfg: dict[str, Any]
+    mean: float | None
+    std: float | None
+    per_seed: list[float | None]
+    diverged: int = Field(description="how many of its runs diverged")
+    selected: bool = Field(description="whether this is the arm's best_cfg")
+
+
+class Divergence(Part):
+    """A run that diverged."""
+
+    seed: int
+    step: int | None
+
+
+class Full(Part):
+    """An arm's scores on the evaluation seeds; null for a run that diverged."""
+
+    mean: float | None
+    std: float | None = Field(description="over seeds, with n in the denominator")
+    per_seed: list[float | None]
+    n: int
+    diverged: list[Divergence]
+
+
+class ArmResult(Part):
+    """What an arm did."""
+
+    intervention: str
+    best_cfg: dict[str, Any]
+    edge_of_grid: dict[str, str | None]
+    sweep: list[Trial]
+    full: Full
+    full_mean: float | None
+    cost: dict[str, Any]
+
+
+class ComparisonResult(Part):
+    """Idea against baseline; a difference is idea minus baseline."""
+
+    delta_mean: float | None
+    idea_wins: int
+    n_pairs: int
+    per_seed_diffs: list[float | None]
+    p_value: float
+    p_corrected: float
+    attainable_p: float
+    mde: float | None
+    mde_80: float | None
+    outcome: Literal["better", "worse", "equivalent", "inconclusive"]
+    verdict: Literal["idea better (significant)", "idea worse (significant)", "no significant win"]
+    system_worked: bool
+
+
+class NamedComparison(ComparisonResult):
+    """A comparison with the arms that it compares and its part in the verdict."""
+
+    idea_arm: str
+    baseline_arm: str
+    role: Literal["primary", "secondary", "control"]
+
+
+class SignatureEntry(Part):
+    """What became of one signature; its state is null for a rule of the reference reports."""
+
+    name: str
+    claim: str
+    formula: str
+    state: State | None
+    confirmed: bool
+    confirmed_legacy: bool | None
+    skill: float | None
+    rule_digest: str
+
+
+class MechanismSignature(Part):
+    """What became of the idea's explanation."""
+
+    state: State
+    confirmed: bool
+    confirmed_legacy: bool | None
+    signatures: list[SignatureEntry]
+
+
+class BenchReport(Part):
+    """The numbers."""
+
+    bench_version: int
+    study: str
+    title: str
+    run_id: str
+    track: str
+    track_options: dict[str, Any]
+    model: str
+    model_options: dict[str, Any]
+    metric: Metric
+    metric_direction: Literal["lower is better", "higher is better"]
+    n_seeds: int
+    protocol: ProtocolUsed
+    arms: dict[str, ArmResult]
+    baseline: ArmResult
+    idea: ArmResult
+    comparisons: list[NamedComparison]
+    comparison: ComparisonResult
+    mechanism_signature: MechanismSignature
+    references: dict[str, dict[str, Any]]
+    cost: dict[str, Any]
+    programs: list[dict[str, Any]]
+    provenance: dict[str, Any]
+    config: dict[str, Any]
+
+
+class Report(Part):
+    """A report: the verdict, and the numbers under `bench_report`."""
+
+    worked: bool
+    confidence: int = Field(ge=0, le=10)
+    verdict: str = Field(description="one sentence, made of the numbers")
+    metrics: dict[str, Any]
+    bench_report: BenchReport
+    how_to_run: str
+    files: list[str]
+    limitations: str
+    system_verdict: Literal["worked", "partial", "failed"]
+    practical_verdict: Literal["helps", "harms", "inconclusive"]
+    mechanism_ok: int = Field(ge=0, le=1)
+    system_judged: bool
+
+
+def report_schema() -> dict[str, Any]:
+    """Give the JSON Schema (draft 2020-12) of a report."""
+    return {"$schema": DRAFT, **Report.model_json_schema()}
+
+
+def config_schema() -> dict[str, Any]:
+    """Give the JSON Schema (draft 2020-12) of a config file."""
+    from jaxbench.config import Config
+
+    schema = Config.model_json_schema()
+    schema["properties"]["quick"] = {
+        "type": "object",
+        "description": "values that --quick lays over the rest",
+    }
+    optional = ("name", "comparisons")
+    schema["required"] = [name for name in schema["required"] if name not in optional]
+    return {"$schema": DRAFT, **schema}
+
+
+def check_report(report: Mapping[str, Any]) -> None:
+    """Refuse a report that has not the stable fields.
+
+    Raises:
+        JaxbenchError: naming the first place that is wrong.
+    """
+    from jaxbench.reporting.strict_json import dumps
+
+    try:
+        Report.model_validate_json(dumps(report))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise JaxbenchError(
+            f"no jaxbench report: {place}: {first['msg']}"
+            f" ({error.error_count()} such problems in all)"
+        ) from error

@@ -1,0 +1,264 @@
+"""A report as tables for people: colours on a terminal, plain text elsewhere."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TextIO
+
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+PLAIN_WIDTH = 100
+COLOURS = {
+    "helps": "green", "better": "green", "worked": "green", "confirmed": "green",
+    "harms": "red", "worse": "red", "failed": "red", "refuted": "red",
+}  # fmt: skip
+
+
+def console_for(stream: TextIO) -> Console:
+    """Make a console that takes no text for markup; off a terminal it is 100 columns wide."""
+    plain = not stream.isatty() and "COLUMNS" not in os.environ
+    return Console(
+        file=stream, markup=False, emoji=False, highlight=False,
+        width=PLAIN_WIDTH if plain else None,
+    )  # fmt: skip
+
+
+def number(value: Any, *, signed: bool = False, missing: str = "-") -> str:
+    """Write a number with four significant digits, and None as `missing`."""
+    if value is None:
+        return missing
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int) and abs(value) < 10**7:
+        return f"{value:+d}" if signed else str(value)
+    if isinstance(value, int | float):
+        return f"{value:+.4g}" if signed else f"{value:.4g}"
+    return str(value)
+
+
+def render(report: Mapping[str, Any], console: Console) -> None:
+    """Print a report: the verdict first, then what it rests on."""
+    bench = report["bench_report"]
+    headline(report, console)
+    tuning(bench, console)
+    pairs(bench, console)
+    comparison(bench, console)
+    others(bench, console)
+    references(bench, console)
+    signatures(bench.get("mechanism_signature", {}), console)
+    cost(bench, console)
+    section("Limitations", console)
+    console.print(Text(report["limitations"]))
+    section("Again", console)
+    console.print(Text(report["how_to_run"]), soft_wrap=True)
+
+
+# --------------------------------------------------------------------------------------------------
+# Sections
+# --------------------------------------------------------------------------------------------------
+
+
+def headline(report: Mapping[str, Any], console: Console) -> None:
+    """Print the title, the verdict in one sentence, and the labels."""
+    bench = report["bench_report"]
+    practical = report["practical_verdict"]
+    console.print(Text(bench.get("title") or bench["study"], style="bold"))
+    console.print(Text(report["verdict"], style=COLOURS.get(practical, "yellow")))
+    labels = {
+        "in practice": practical,
+        "the system": report["system_verdict"],
+        "mechanism": "shown" if report["mechanism_ok"] else "not shown",
+        "confidence": f"{report['confidence']} of 10",
+    }
+    console.print(Text("; ".join(f"{name}: {value}" for name, value in labels.items())))
+
+
+def tuning(bench: Mapping[str, Any], console: Console) -> None:
+    """Print every configuration that each arm tried, with the chosen ones and their edges."""
+    arms = bench["arms"]
+    split = bench["protocol"]["selected_on"]
+    tried = [trial["cfg"] for arm in arms.values() for trial in arm["sweep"]]
+    varied = [name for name in _keys(tried) if len({repr(c.get(name)) for c in tried}) > 1]
+    varied = varied or _keys(tried)
+    table = _table(
+        "arm", *varied, f"{split} {bench['metric']['name']}", "std", "diverged", "", "edge"
+    )
+    for name, arm in arms.items():
+        sides = arm.get("edge_of_grid", {}).items()
+        edges = ", ".join(f"{side} {key}" for key, side in sides if side)
+        for trial in arm["sweep"]:
+            chosen = trial["selected"]
+            marks = ["chosen", edges] if chosen else ["", ""]
+            cells = [number(trial["cfg"].get(key)) for key in varied]
+            lost = trial.get("diverged")
+            lost = len(lost) if isinstance(lost, Sequence) else lost or 0
+            row = [name, *cells, number(trial["mean"]), number(trial.get("std")), number(lost)]
+            _row(table, [*row, *marks], "bold" if chosen else "")
+    section("Tuning", console, table)
+    if bench["protocol"].get("asymmetric"):
+        console.print(Text("The arms were selected by different rules (protocol v1).", "yellow"))
+
+
+def pairs(bench: Mapping[str, Any], console: Console) -> None:
+    """Print the primary comparison's scores of each seed."""
+    metric = bench["metric"]
+    unit = f" ({metric['unit']})" if metric["unit"] else ""
+    judged = bench["comparison"]
+    table = _table("seed", "baseline", "idea", "idea - baseline")
+    baseline, idea = bench["baseline"]["full"], bench["idea"]["full"]
+    rows = zip(
+        bench["protocol"]["evaluation_seeds"], baseline["per_seed"], idea["per_seed"],
+        judged["per_seed_diffs"], strict=False,
+    )  # fmt: skip
+    for seed, base, other, difference in rows:
+        scores = [number(score, missing="diverged") for score in (base, other)]
+        _row(table, [str(seed), *scores, number(difference, signed=True)])
+    delta = number(judged["delta_mean"], signed=True)
+    means = [number(baseline["mean"]), number(idea["mean"]), delta]
+    _row(table, ["mean", *means], "bold")
+    _row(table, ["std", number(baseline["std"]), number(idea["std"]), ""])
+    section(f"Test {metric['name']}{unit}, {bench['metric_direction']}", console, table)
+
+
+def comparison(bench: Mapping[str, Any], console: Console) -> None:
+    """Print what the primary comparison says, number by number."""
+    judged = bench["comparison"]
+    effects = judged.get("effects") or {}
+    intervals = judged.get("intervals") or {}
+    tost = judged.get("tost") or {}
+    relative = effects.get("relative_change")
+    change = f" ({100 * relative:+.3g} % of the baseline)" if relative is not None else ""
+    wins = f"{judged['idea_wins']} of {judged['n_pairs']} pairs, {judged.get('ties', 0)} ties"
+    kind = "exact" if judged.get("p_value_exact", True) else "Monte Carlo"
+    family = judged.get("family_size", 1)
+    margin = number(judged.get("margin"))
+    rows = {
+        "outcome": judged.get("outcome"),
+        "difference": number(judged["delta_mean"], signed=True) + change,
+        "idea wins": wins,
+        "interval (t)": _interval(intervals.get("t")),
+        "interval (sign flips)": _interval(intervals.get("sign_flip")),
+        f"p ({kind} {judged.get('test', 'sign flips')})": number(judged["p_value"]),
+        f"p corrected ({family} in the family)": number(judged.get("p_corrected")),
+        "smallest attainable p": number(judged.get("attainable_p")),
+        "detectable (half-width)": number(judged.get("mde")),
+        "detectable (80 % power)": number(judged.get("mde_80")),
+        f"p of equivalence (margin {margin})": number(tost.get("p_value")),
+        "label of the first reports": judged["verdict"],
+    }
+    table = Table(box=SIMPLE, show_header=False)
+    table.add_column(overflow="fold")
+    table.add_column(overflow="fold")
+    for name, value in rows.items():
+        if value not in (None, "-"):
+            _row(table, [name, str(value)], COLOURS.get(str(value), ""))
+    section("Comparison", console, table)
+    for sentence in judged.get("warnings", ()):
+        console.print(Text(f"Note: {sentence}", style="yellow"))
+
+
+def others(bench: Mapping[str, Any], console: Console) -> None:
+    """Print all comparisons, where there are several."""
+    listed = bench.get("comparisons", ())
+    if len(listed) < 2:
+        return
+    table = _table("role", "idea", "baseline", "difference", "p", "p corrected", "outcome")
+    for each in listed:
+        p_values = [number(each["p_value"]), number(each.get("p_corrected"))]
+        names = [str(each.get("idea_arm", "")), str(each.get("baseline_arm", ""))]
+        delta = number(each["delta_mean"], signed=True)
+        outcome = str(each.get("outcome", ""))
+        _row(table, [each["role"], *names, delta, *p_values, outcome], COLOURS.get(outcome, ""))
+    section("All comparisons", console, table)
+
+
+def references(bench: Mapping[str, Any], console: Console) -> None:
+    """Print what methods without a network score on the same data."""
+    table = _table("reference", "mean", "std")
+    for name, scores in bench.get("references", {}).items():
+        _row(table, [name, number(scores.get("mean")), number(scores.get("std"))])
+    if table.row_count:
+        section("Reference scores", console, table)
+
+
+def signatures(mechanism: Mapping[str, Any], console: Console) -> None:
+    """Print each prediction of the explanation against what was measured, null and controls too."""
+    for signature in mechanism.get("signatures", ()):
+        state = signature["state"]
+        if state is None:
+            held = "held" if signature.get("confirmed_legacy") else "did not hold"
+            state = f"the first reports' rule, which {held} and decides nothing"
+        section(f"Signature {signature['name']}: {state}", console)
+        for part in ("claim", "formula"):
+            console.print(Text(signature.get(part) or "-"))
+        if signature.get("reason"):
+            console.print(Text(signature["reason"], style=COLOURS.get(state, "")))
+        null = {f"null ({signature.get('null_name') or 'none named'})": signature.get("null")}
+        controls = {f"control {k}": v for k, v in (signature.get("controls") or {}).items()}
+        findings = {"idea": signature.get("subject"), **null, **controls}
+        table = _table("tested on", "passes", "error", "because")
+        for name, finding in findings.items():
+            if finding:
+                passed = number(finding.get("passed"), missing="untestable")
+                error = number(finding.get("error"))
+                _row(table, [name, passed, error, finding.get("reason", "")])
+        if table.row_count:
+            console.print(table)
+        if signature.get("skill") is not None:
+            console.print(Text(f"Skill against the null: {number(signature['skill'])}"))
+
+
+def cost(bench: Mapping[str, Any], console: Console) -> None:
+    """Print what each arm and the whole study cost."""
+    columns = {name: arm.get("cost", {}) for name, arm in bench["arms"].items()}
+    columns["whole study"] = bench.get("cost", {})
+    table = _table("cost", *columns)
+    for key in _keys(columns.values()):
+        values = [column.get(key) for column in columns.values()]
+        if not any(isinstance(value, Mapping | list) for value in values):
+            _row(table, [key.replace("_", " "), *map(number, values)])
+    if table.row_count:
+        section("Cost", console, table)
+
+
+# --------------------------------------------------------------------------------------------------
+# Pieces
+# --------------------------------------------------------------------------------------------------
+
+
+def section(title: str, console: Console, table: Table | None = None) -> None:
+    """Print a heading, and the table under it."""
+    console.print()
+    console.print(Text(title, style="bold underline"))
+    if table is not None:
+        console.print(table)
+
+
+def _table(*headings: str) -> Table:
+    """Make a table without columns that cut numbers off."""
+    table = Table(box=SIMPLE, show_edge=False, pad_edge=False)
+    for heading in headings:
+        table.add_column(Text(heading), overflow="fold")
+    return table
+
+
+def _row(table: Table, cells: Iterable[str], style: str = "") -> None:
+    """Add a row of text, none of which is markup."""
+    table.add_row(*(Text(cell) for cell in cells), style=style or None)
+
+
+def _keys(tables: Iterable[Mapping[str, Any]]) -> list[str]:
+    """List every key of the tables once, in order of appearance."""
+    return list(dict.fromkeys(key for table in tables for key in table))
+
+
+def _interval(interval: Mapping[str, Any] | None) -> str:
+    """Write an interval."""
+    if not interval:
+        return "-"
+    low, high = (number(interval[end], signed=True, missing="unbounded") for end in ("low", "high"))
+    return f"{low} to {high} ({100 * interval['confidence']:.3g} %)"

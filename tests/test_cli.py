@@ -1,0 +1,371 @@
+"""The command line says what went wrong, ends with the documented code, and keeps stdout clean."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from reporting.sample import sample_report
+
+import jaxbench
+from jaxbench import cli, storage
+
+STUDY = """
+name = "mine"
+[track]
+name = "dynamics"
+[model]
+name = "rnn_small"
+[grid]
+learning_rate = [0.01]
+[arms.baseline]
+intervention = "none"
+[arms.idea]
+intervention = "none"
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(cli.TRACEBACK, raising=False)
+    (tmp_path / "mine.toml").write_text(STUDY)
+    return tmp_path
+
+
+Study = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def study(monkeypatch: pytest.MonkeyPatch) -> Callable[[Study], None]:
+    """Put a function in the place of the study that trains."""
+
+    def put(run_study: Study) -> None:
+        module = types.ModuleType("jaxbench.study")
+        module.run_study = run_study  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, "jaxbench.study", module)
+        monkeypatch.setattr(jaxbench, "study", module, raising=False)
+
+    return put
+
+
+def judged(config: Any, *, progress: Any) -> dict[str, Any]:
+    """Stand for a study: report, with progress and with noise on stdout."""
+    progress.stage("compiling train")
+    progress.start(2, "2 runs")
+    progress.advance(2)
+    print("noise from a library")
+    os.write(1, b"noise from below\n")
+    report = sample_report()
+    report["bench_report"]["study"] = config.name
+    return report
+
+
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(cli.cli, arguments, prog_name="jaxbench")
+
+
+# --------------------------------------------------------------------------------------------------
+# What goes well
+# --------------------------------------------------------------------------------------------------
+
+
+def test_a_study_is_run_written_and_shown(here: Path, study: Callable[[Study], None]) -> None:
+    study(judged)
+    result = invoke("run", "mine.toml")
+    assert result.exit_code == 0, result.output
+    path = Path("results", "mine", "0123456789ab", "report.json")
+    assert storage.read_report(here / path)["bench_report"]["study"] == "mine"
+    assert "The idea is worse" in result.stdout
+    assert f"report: {path}" in result.stdout
+    assert "compiling train" in result.stderr
+    assert "compiling" not in result.stdout
+    assert "noise" not in result.stdout
+
+
+def test_json_is_all_of_stdout(here: Path, study: Callable[[Study], None]) -> None:
+    study(judged)
+    result = invoke("run", "mine.toml", "--json", "--out", "elsewhere")
+    assert result.exit_code == 0
+    path = here / "elsewhere" / "mine" / "0123456789ab" / "report.json"
+    assert result.stdout == path.read_text()
+    assert "report: " in result.stderr
+
+
+def test_quiet_says_nothing_but_the_report(here: Path, study: Callable[[Study], None]) -> None:
+    study(judged)
+    result = invoke("run", "mine.toml", "--quiet")
+    assert "compiling" not in result.stderr
+    assert "The idea is worse" in result.stdout
+
+
+def test_options_reach_the_config(here: Path, study: Callable[[Study], None]) -> None:
+    seen = []
+
+    def look(config: Any, *, progress: Any) -> dict[str, Any]:
+        seen.append(config)
+        return judged(config, progress=progress)
+
+    study(look)
+    (here / "mine.toml").write_text(STUDY + "[quick.training]\nepochs = 2\n")
+    result = invoke(
+        "run", "mine.toml", "--quick", "--seeds", "5", "--set", "title=a=b", "--set",
+        "grid.learning_rate=[0.1, 0.2]",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    [config] = seen
+    assert (config.training.epochs, config.protocol.seeds, config.title) == (2, 5, "a=b")
+    assert config.grid == {"learning_rate": (0.1, 0.2)}
+
+
+def test_list_names_everything_in_one_line_each() -> None:
+    result = invoke("list")
+    assert result.exit_code == 0
+    for name in ("stability_penalty", "dynamics", "rnn_small", "none"):
+        assert re.search(rf"^  {name} +\S", result.stdout, re.MULTILINE), name
+    assert [line for line in result.stdout.splitlines() if not line.startswith(" ")] == [
+        "studies", "tracks", "models", "interventions",
+    ]  # fmt: skip
+
+
+def test_the_version_names_packages_and_devices() -> None:
+    result = invoke("--version")
+    assert result.exit_code == 0
+    lines = dict(line.split(" ", 1) for line in result.stdout.splitlines())
+    assert lines["jaxbench"] == jaxbench.__version__
+    assert set(lines) == {*cli.PACKAGES, "python", "devices"}
+    assert lines["devices"] == "8 x cpu (cpu)"
+
+
+def test_help_documents_exit_codes_and_gives_examples() -> None:
+    text = invoke("--help").stdout
+    for code in ("0 ", "1 ", "2 ", "130 "):
+        assert re.search(rf"^    {code} ", text, re.MULTILINE)
+    assert "jaxbench run stability_penalty" in text
+    assert "--set 'grid.learning_rate=[0.003, 0.01]'" in invoke("run", "--help").stdout
+
+
+# --------------------------------------------------------------------------------------------------
+# What goes wrong
+# --------------------------------------------------------------------------------------------------
+
+
+def refused(expected: str, *arguments: str) -> None:
+    """Expect exit code 2, this text on stderr, and nothing else."""
+    result = invoke(*arguments)
+    assert result.exit_code == 2, result.output
+    assert expected in result.stderr
+    assert "Traceback" not in result.stderr
+    assert result.stdout == ""
+    assert not Path("results").exists()
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["run", "no_such"], "error: no study named 'no_such' (studies: "),
+        (["run", "stability_penalti"], "did you mean stability_penalty?"),
+        (["run", "none.toml"], "error: no file none.toml; did you mean mine.toml?"),
+        (["run", "."], "error: . is a folder; expected a TOML file or the name of a study"),
+        (["run", "text.toml"], "error: text.toml is not TOML: "),
+        (["run", "mine.toml", "--set", "grid.learing_rate=[0.1]"],
+         "grid.learing_rate: unknown hyperparameter; did you mean learning_rate?"),
+        (["run", "mine.toml", "--set", "grid.learning_rate=[]"],
+         "grid.learning_rate: expected 1 or more entries, got []"),
+        (["run", "mine.toml", "--seeds", "1"],
+         "protocol.seeds: expected a number of at least 2, got 1"),
+        (["run", "mine.toml", "--set", "model.hidden=-3"], "model.hidden: expected a number of"),
+        (["run", "mine.toml", "--set", "epochs"], "'epochs' is not key=value"),
+        (["run", "mine.toml", "--set", "=3"], "'=3' is not key=value"),
+        (["run", "mine.toml", "--seeds", "many"], "'many' is not a valid integer"),
+        (["run", "mine.toml", "--out", "mine.toml/x"],
+         "error: results cannot be written to mine.toml/x/mine/"),
+        (["run", "mine.toml", "--out", "/proc/x"], "(/proc): "),
+        (["run"], "Missing argument 'CONFIG'"),
+        (["run", "mine.toml", "--qick"], "No such option"),
+        (["rnu"], "No such command 'rnu'"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_told_before_anything_is_trained(
+    arguments: list[str], expected: str, study: Callable[[Study], None]
+) -> None:
+    def never(*_: Any, **__: Any) -> dict[str, Any]:
+        raise AssertionError("it trains")
+
+    study(never)
+    Path("text.toml").write_text("this is no TOML")
+    refused(expected, *arguments)
+
+
+@pytest.mark.usefixtures("here")
+def test_near_misses_are_suggested() -> None:
+    assert "Did you mean 'run'?" in invoke("rnu").stderr
+    assert "--quick" in invoke("run", "mine.toml", "--qick").stderr
+
+
+def raising(error: BaseException) -> Study:
+    def run_study(*_: Any, **__: Any) -> dict[str, Any]:
+        raise error
+
+    return run_study
+
+
+def test_an_interruption_leaves_nothing(here: Path, study: Callable[[Study], None]) -> None:
+    study(raising(KeyboardInterrupt()))
+    result = invoke("run", "mine.toml")
+    assert result.exit_code == 130
+    assert result.stderr.splitlines()[-1] == "interrupted: nothing was written"
+    assert sorted(path.name for path in here.iterdir()) == ["mine.toml"]
+
+
+def test_an_interruption_after_writing_says_where_the_report_is(
+    here: Path, study: Callable[[Study], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study(judged)
+    monkeypatch.setattr(cli, "show_report", raising(KeyboardInterrupt()))
+    result = invoke("run", "mine.toml")
+    assert result.exit_code == 130
+    assert "interrupted: the report is results/mine/0123456789ab/report.json" in result.stderr
+    assert (here / "results/mine/0123456789ab/report.json").exists()
+
+
+def test_an_error_of_ours_while_training_has_no_traceback(
+    here: Path, study: Callable[[Study], None]
+) -> None:
+    study(raising(jaxbench.base.JaxbenchError("the arms differ in data")))
+    refused("error: the arms differ in data", "run", "mine.toml")
+
+
+def test_an_unexpected_error_is_one_line_and_its_traceback_on_request(
+    here: Path, study: Callable[[Study], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study(raising(ZeroDivisionError("division\nby zero")))
+    result = invoke("run", "mine.toml", "--quiet")
+    assert result.exit_code == 1
+    assert result.stderr == (
+        "error: ZeroDivisionError: division by zero (JAXBENCH_TRACEBACK=1 shows the traceback)\n"
+    )
+    monkeypatch.setenv(cli.TRACEBACK, "1")
+    result = invoke("run", "mine.toml", "--quiet")
+    assert result.exit_code == 1
+    assert "Traceback (most recent call last)" in result.stderr
+    assert result.stderr.endswith("error: ZeroDivisionError: division by zero\n")
+
+
+def test_a_full_disk_does_not_hide_what_was_computed(
+    here: Path, study: Callable[[Study], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study(judged)
+    error = OSError(28, "No space left on device")
+    monkeypatch.setattr(storage.os, "fsync", raising(error))
+    result = invoke("run", "mine.toml", "--json", "--quiet")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["practical_verdict"] == "harms"
+    assert "No space left on device" in result.stderr
+    assert not list(Path("results").rglob("report.json"))
+
+
+# --------------------------------------------------------------------------------------------------
+# Real processes
+# --------------------------------------------------------------------------------------------------
+
+
+def process(code: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, **options
+    )
+
+
+def test_help_needs_nothing_heavy() -> None:
+    done = process(
+        "import sys; from jaxbench import cli\n"
+        "heavy = {'jax', 'numpy', 'pydantic', 'rich', 'scipy', 'flax'} & sys.modules.keys()\n"
+        "assert not heavy, heavy\n"
+        "sys.argv = ['jaxbench', '--help']; cli.main()"
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Exit codes" in done.stdout
+
+
+STUBBED = """
+import sys, types
+sys.path.insert(0, {tests!r})
+from test_cli import judged
+module = types.ModuleType("jaxbench.study")
+module.run_study = judged
+sys.modules["jaxbench.study"] = module
+from jaxbench import cli
+sys.argv = ["jaxbench", *{arguments!r}]
+cli.main()
+"""
+
+
+def stubbed(*arguments: str) -> str:
+    return STUBBED.format(tests=str(Path(__file__).parent), arguments=list(arguments))
+
+
+def test_noise_from_below_python_stays_off_stdout(here: Path) -> None:
+    done = process(stubbed("run", "mine.toml", "--json"))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["practical_verdict"] == "harms"
+    assert "noise from a library" in done.stderr
+    assert "noise from below" in done.stderr
+
+
+def test_output_that_the_terminal_cannot_show_stops_nothing(here: Path) -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = process(stubbed("run", "mine.toml", "--set", "title=é"), env=environment)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs signals")
+def test_ctrl_c_ends_at_once_though_a_thread_is_busy(here: Path) -> None:
+    (here / "busy.py").write_text(
+        "import threading, time\n"
+        "def run_study(config, *, progress):\n"
+        "    threading.Thread(target=time.sleep, args=(600,)).start()\n"
+        "    progress.stage('compiling for ever')\n"
+        "    time.sleep(600)\n"
+    )
+    code = stubbed("run", "mine.toml").replace("from test_cli import judged", "import busy")
+    code = code.replace("= judged", "= busy.run_study")
+    code = code.replace(
+        "import sys, types", f"import sys, types\nsys.path.insert(0, {str(here)!r})"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as busy:
+        assert busy.stderr is not None
+        assert "compiling for ever" in busy.stderr.readline()
+        busy.send_signal(signal.SIGINT)
+        out, err = busy.communicate(timeout=30)
+    assert busy.returncode == 130
+    assert (out, err) == ("", "interrupted: nothing was written\n")
+    assert not (here / "results").exists()
+
+
+@pytest.mark.parametrize("arguments", [["list"], ["run", "mine.toml"]])
+def test_a_broken_pipe_is_silent(here: Path, arguments: list[str]) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", stubbed(*arguments, *["--quiet"] * (arguments[0] == "run"))],
+            stdout=write, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    finally:
+        os.close(write)
+    assert "noise" in done.stderr if arguments[0] == "run" else done.stderr == ""
+    assert "Broken" not in done.stderr
+    assert "Traceback" not in done.stderr
