@@ -1,3 +1,3 @@
-"""jaxbench: does my idea really help?"""
+"""Paired, tuned and judged comparisons of machine-learning ideas."""
 
 __version__ = "0.1.0"

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 if TYPE_CHECKING:
     import jax
@@ -31,13 +31,35 @@ class JaxbenchError(Exception):
     """An error that the user can mend: its text says what was expected, what came, what to do."""
 
 
+class Progress:
+    """Whom a study tells how far it is; this one says nothing, others inherit from it."""
+
+    def stage(self, name: str) -> None:
+        """A stage begins, such as a compilation."""
+
+    def start(self, total: int, label: str) -> None:
+        """Work of `total` equal parts begins, and replaces what was under way."""
+
+    def advance(self, count: int) -> None:
+        """`count` more parts are done."""
+
+    def close(self) -> None:
+        """Everything is done, or given up."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
 # --------------------------------------------------------------------------------------------------
 # Tracks
 # --------------------------------------------------------------------------------------------------
 
 
 class Batch(NamedTuple):
-    """Samples along the leading axis: `inputs` [samples, ...] and their `targets` [samples, ...]."""
+    """Samples along the leading axis: `inputs` [samples, ...], `targets` [samples, ...]."""
 
     inputs: Any
     targets: Any
@@ -309,7 +331,7 @@ class Finding:
     Attributes:
         passed: whether the prediction held; None where it could not be tested.
         values: the numbers behind it, for the report.
-        error: the size of the prediction's error, for its skill against the null; None if it has none.
+        error: size of the prediction's error, for its skill against the null, or None.
         reason: one sentence, with the numbers in it.
     """
 

@@ -16,8 +16,8 @@ from jaxbench.training.engine import Engine
 from jaxbench.training.runs import Measurement, Run, TrainedRun
 
 if TYPE_CHECKING:
+    from jaxbench.base import Progress
     from jaxbench.config import Config
-    from jaxbench.reporting.progress import Progress
 
 GRID_RUNS = 1000
 GRID_EXTENSIONS = 3
@@ -79,7 +79,9 @@ class Results:
     seconds: float
 
 
-def run_study(config: Config, *, progress: Progress, engine: Engine | None = None) -> dict[str, Any]:
+def run_study(
+    config: Config, *, progress: Progress, engine: Engine | None = None
+) -> dict[str, Any]:
     """Train every run of a study and return its report.
 
     Args:
@@ -143,7 +145,9 @@ class Trainer:
         self.evaluate = evaluate
         self._trained: dict[tuple[Any, ...], TrainedRun] = {}
 
-    def train(self, wanted: Mapping[str, Sequence[Mapping[str, float]]], seeds: Sequence[int]) -> None:
+    def train(
+        self, wanted: Mapping[str, Sequence[Mapping[str, float]]], seeds: Sequence[int]
+    ) -> None:
         """Train these configurations of each arm on these seeds, as one list."""
         evaluation = set(self.plan.config.protocol.evaluation_seed_list)
         runs, keys = [], []
@@ -250,9 +254,7 @@ def measures(run: Run) -> bool:
 def lend(trained: TrainedRun, idea: Run) -> TrainedRun:
     """Lend a trained run the idea's intervention, to be measured by, in its initial state."""
     recipe = dataclasses.replace(trained.run.recipe, intervention=idea.recipe.intervention)
-    run = dataclasses.replace(
-        trained.run, recipe=recipe, hyper={**idea.hyper, **trained.run.hyper}
-    )
+    run = dataclasses.replace(trained.run, recipe=recipe, hyper={**idea.hyper, **trained.run.hyper})
     return dataclasses.replace(trained, run=run, state=None)
 
 
@@ -308,9 +310,7 @@ def compare_arms(
         )
         for each in plan.config.comparisons
     ]
-    family = [
-        place for place, each in enumerate(plan.config.comparisons) if each.role != "control"
-    ]
+    family = [place for place, each in enumerate(plan.config.comparisons) if each.role != "control"]
     corrected = judging.correct([compared[place] for place in family])
     for place, comparison in zip(family, corrected, strict=True):
         compared[place] = comparison

@@ -7,63 +7,14 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self, TextIO
+from typing import TextIO
 
-if TYPE_CHECKING:
-    from rich.progress import Progress as RichProgress
+from jaxbench.base import Progress
 
 SECONDS_BETWEEN_LINES = 5.0
 
 
-class Progress(Protocol):
-    """Whom a study tells how far it is."""
-
-    def stage(self, name: str) -> None:
-        """Begin a stage, such as a compilation."""
-
-    def start(self, total: int, label: str) -> None:
-        """Begin work of `total` equal parts, in place of what was under way."""
-
-    def advance(self, count: int) -> None:
-        """Count further parts as done."""
-
-    def close(self) -> None:
-        """End, finished or not."""
-
-
-class Reporter:
-    """Says nothing; and the context manager that the others inherit."""
-
-    def stage(self, name: str) -> None:
-        """Ignore."""
-
-    def start(self, total: int, label: str) -> None:
-        """Ignore."""
-
-    def advance(self, count: int) -> None:
-        """Ignore."""
-
-    def close(self) -> None:
-        """Ignore."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-
-class Silent(Reporter):
-    """Says nothing."""
-
-
-class Lines(Reporter):
+class Lines(Progress):
     """One line a stage, and one every few seconds of work, each with its time.
 
     The time left is from the pace since the last stage, so that compiling does not count as work.
@@ -116,7 +67,7 @@ class Lines(Reporter):
             print(f"{time.strftime('%H:%M:%S')} {text}", file=self.stream, flush=True)
 
 
-class Bar(Reporter):
+class Bar(Progress):
     """A bar with the stage, what is done of what there is to do, and the time left."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -124,14 +75,14 @@ class Bar(Reporter):
         from rich.progress import (
             BarColumn,
             MofNCompleteColumn,
-            Progress,
             SpinnerColumn,
             TextColumn,
             TimeElapsedColumn,
             TimeRemainingColumn,
         )
+        from rich.progress import Progress as RichProgress
 
-        self.bar: RichProgress = Progress(
+        self.bar = RichProgress(
             SpinnerColumn(),
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=None),
@@ -164,11 +115,11 @@ class Bar(Reporter):
         self.bar.stop()
 
 
-def make(quiet: bool = False, stream: TextIO | None = None) -> Reporter:
+def make(quiet: bool = False, stream: TextIO | None = None) -> Progress:
     """Choose the progress that suits the stream, stderr by default."""
     stream = sys.stderr if stream is None else stream
     if quiet:
-        return Silent()
+        return Progress()
     if stream.isatty() and os.environ.get("TERM") != "dumb":
         return Bar(stream)
     return Lines(stream)

@@ -75,6 +75,8 @@ def bench_report(results: Results) -> dict[str, Any]:
         for named, comparison in zip(config.comparisons, results.comparisons, strict=True)
     ]
     identity = digest(config)
+    groups = list(results.engine.groups.values())
+    programs = [program for group in groups for program in group.programs]
     return {
         "bench_version": BENCH_VERSION,
         "study": config.name,
@@ -107,11 +109,11 @@ def bench_report(results: Results) -> dict[str, Any]:
         "warnings": plan.warnings,
         "cost": {
             "seconds": results.seconds,
-            "compile_seconds": sum(each.compile_seconds for each in results.engine.costs),
-            "run_seconds": sum(each.run_seconds for each in results.engine.costs),
-            "peak_bytes": cost.peak_bytes(results.engine),
+            "compile_seconds": sum(each.compile_seconds for each in programs),
+            "run_seconds": sum(each.run_seconds for each in programs),
+            "peak_bytes": cost.peak_bytes(results.engine.devices),
         },
-        "programs": cost.programs(results.engine),
+        "programs": [group.summary(number) for number, group in enumerate(groups)],
         "provenance": provenance(results.engine.devices),
         "config": config.as_run(),
     }
@@ -149,6 +151,8 @@ def arm_result(results: Results, arm: str) -> dict[str, Any]:
     whole = bool(np.isfinite(scores).all())
     mean = float(scores.mean()) if whole else None
     intervention = planned.recipe.intervention
+    groups = results.engine.groups
+    key = planned.recipe.training_key
     return {
         "intervention": intervention.name,
         "static": dict(intervention.static),
@@ -169,7 +173,9 @@ def arm_result(results: Results, arm: str) -> dict[str, Any]:
         },
         "full_mean": mean,
         "curves": curves(evaluated),
-        "cost": cost.arm_cost(planned.recipe, runs_of(results, arm), results.engine),
+        "cost": cost.arm_cost(
+            planned.recipe, runs_of(results, arm), groups[key], list(groups).index(key)
+        ),
     }
 
 

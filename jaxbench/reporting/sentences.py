@@ -56,13 +56,12 @@ def signature(bench: Bench) -> str:
     mechanism = bench["mechanism_signature"]
     if not mechanism["signatures"]:
         return "The idea states no mechanism signature."
-    parts = ", ".join(
-        f"{each['name']} {each['state']}"
-        if each["state"]
-        else f"{each['name']} (the reports' rule) {'holds' if each['confirmed_legacy'] else 'fails'}"
-        for each in mechanism["signatures"]
-    )
-    return f"Its mechanism signature is {mechanism['state']}: {parts}."
+    parts = []
+    for each in mechanism["signatures"]:
+        reported = "holds" if each["confirmed_legacy"] else "fails"
+        state = each["state"] or f"{reported} by the reports' rule, which decides nothing"
+        parts.append(f"{each['name']} {state}")
+    return f"Its mechanism signature is {mechanism['state']}: {', '.join(parts)}."
 
 
 def metrics(bench: Bench) -> dict[str, Any]:
@@ -81,9 +80,10 @@ def arm(bench: Bench, side: str) -> str:
     edges = [f"{name} at the {edge} edge" for name, edge in result["edge_of_grid"].items() if edge]
     warning = f" ({', '.join(edges)} of its grid)" if edges else ""
     full = result["full"]
+    scored = f"{bench['metric']['name']} {number(full['mean'])}, std {number(full['std'])}"
     return (
-        f"{result['intervention']}, best configuration {chosen}{warning}: test "
-        f"{bench['metric']['name']} {number(full['mean'])}, std {number(full['std'])}, n={full['n']}"
+        f"{result['intervention']}, best configuration {chosen}{warning}: test {scored}, "
+        f"n={full['n']}"
     )
 
 

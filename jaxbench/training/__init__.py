@@ -1,0 +1,1 @@
+"""The engine: runs in, trained runs out."""

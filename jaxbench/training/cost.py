@@ -1,4 +1,4 @@
-"""What training cost: for the report."""
+"""What training cost: program groups, compiled programs, steps, operations, memory."""
 
 from __future__ import annotations
 
@@ -8,9 +8,54 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from jaxbench.training.engine import Engine
+import jax
+
+from jaxbench.training.layout import Layout
 from jaxbench.training.program import Program
 from jaxbench.training.runs import Recipe
+
+
+@dataclasses.dataclass
+class ProgramCost:
+    """One compiled program: seconds to compile and to run, calls, temporary memory in bytes."""
+
+    name: str
+    compile_seconds: float
+    temporary_bytes: int | None
+    run_seconds: float = 0.0
+    calls: int = 0
+
+
+@dataclasses.dataclass
+class Group:
+    """Runs that share one training program.
+
+    Attributes:
+        key: the program key.
+        layout: how its blocks lie on the devices.
+        runs: how many were asked for.
+        trained: how many were trained from the start; the others share the first phase of those.
+        programs: what was compiled for it.
+    """
+
+    key: str
+    layout: Layout
+    runs: int = 0
+    trained: int = 0
+    programs: list[ProgramCost] = dataclasses.field(default_factory=list)
+
+    def summary(self, number: int) -> dict[str, Any]:
+        """Give the report's entry."""
+        return {
+            "group": number,
+            "key": self.key,
+            "runs": self.runs,
+            "trained": self.trained,
+            "devices": len(self.layout.devices),
+            "runs_a_device": self.layout.slots,
+            "at_once": self.layout.vectorized,
+            "programs": [dataclasses.asdict(program) for program in self.programs],
+        }
 
 
 def steps_of(recipe: Recipe) -> int:
@@ -24,50 +69,27 @@ def model_flops(recipe: Recipe) -> float:
     A backward pass is taken for two forward passes: 3 x forward x batch x steps.  What the
     intervention computes beside the model is not in it.
     """
-    program = Program(recipe)
-    forward = recipe.model.flops(program.train_shape[1:])
+    forward = recipe.model.flops(Program(recipe).train_shape[1:])
     return 3.0 * forward * recipe.schedule.batch_size * steps_of(recipe)
 
 
-def arm_cost(recipe: Recipe, runs: int, engine: Engine) -> dict[str, Any]:
-    """Sum up what an arm's `runs` cost; seconds are its share of its program group."""
-    group = engine.groups[recipe.training_key]
-    number = list(engine.groups).index(recipe.training_key)
-    costs = [cost for cost in engine.costs if cost.group == number]
+def arm_cost(recipe: Recipe, runs: int, group: Group, number: int) -> dict[str, Any]:
+    """Sum up what an arm's `runs` cost; seconds of running are its share of its program group."""
     return {
         "runs": runs,
         "optimizer_steps": runs * steps_of(recipe),
         "model_flops": runs * model_flops(recipe),
-        "run_seconds": sum(cost.run_seconds for cost in costs) * runs / max(group.runs, 1),
-        "compile_seconds": sum(cost.compile_seconds for cost in costs),
+        "run_seconds": sum(each.run_seconds for each in group.programs) * runs / group.runs,
+        "compile_seconds": sum(each.compile_seconds for each in group.programs),
         "program_group": number,
-        "temporary_bytes": max((cost.temporary_bytes or 0 for cost in costs), default=0),
+        "temporary_bytes": max(each.temporary_bytes or 0 for each in group.programs),
     }
 
 
-def programs(engine: Engine) -> list[dict[str, Any]]:
-    """List the program groups: runs, how many were trained, layout, and what each program cost."""
-    return [
-        {
-            "group": number,
-            "key": group.key,
-            "runs": group.runs,
-            "trained": group.trained,
-            "devices": len(engine.layouts[key].devices),
-            "runs_a_device": engine.layouts[key].slots,
-            "at_once": engine.layouts[key].vectorized,
-            "programs": [
-                dataclasses.asdict(cost) for cost in engine.costs if cost.group == number
-            ],
-        }
-        for number, (key, group) in enumerate(engine.groups.items())
-    ]
-
-
-def peak_bytes(engine: Engine) -> dict[str, int | None]:
+def peak_bytes(devices: Sequence[jax.Device]) -> dict[str, int | None]:
     """Give the peak memory of this process on the host, and of the fullest device if it tells."""
     unit = 1 if sys.platform == "darwin" else 1024
-    stats: Sequence[dict[str, Any]] = [device.memory_stats() or {} for device in engine.devices]
+    stats = [device.memory_stats() or {} for device in devices]
     known = [stat["peak_bytes_in_use"] for stat in stats if "peak_bytes_in_use" in stat]
     return {
         "host": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit,

@@ -11,12 +11,14 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxbench.base import Progress
+from jaxbench.training.cost import Group, ProgramCost, steps_of
 from jaxbench.training.keys import stage_key
 from jaxbench.training.layout import Layout, automatic
 from jaxbench.training.memory import run_bytes
@@ -27,68 +29,26 @@ T = TypeVar("T")
 Trunks = dict[tuple[Any, ...], tuple[Carry, dict[str, np.ndarray]]]
 """What arms trained together before their first surgery: carry and curves of each distinct run."""
 
-
-class Progress(Protocol):
-    """Whom the engine tells how far it is."""
-
-    def stage(self, name: str) -> None:
-        """A stage begins, such as a compilation."""
-
-    def start(self, total: int, label: str) -> None:
-        """Training begins: `total` run-epochs."""
-
-    def advance(self, count: int) -> None:
-        """`count` more run-epochs are done."""
-
-    def close(self) -> None:
-        """Everything is done."""
-
-
-class Silent:
-    """Says nothing."""
-
-    def stage(self, name: str) -> None:
-        """Ignore."""
-
-    def start(self, total: int, label: str) -> None:
-        """Ignore."""
-
-    def advance(self, count: int) -> None:
-        """Ignore."""
-
-    def close(self) -> None:
-        """Ignore."""
-
-
-@dataclasses.dataclass
-class ProgramCost:
-    """What one compiled program cost: for the report."""
-
-    group: int
-    name: str
-    compile_seconds: float
-    temporary_bytes: int | None
-    run_seconds: float = 0.0
-    calls: int = 0
-
-
-@dataclasses.dataclass
-class Group:
-    """Runs that share one training program, for the report."""
-
-    key: str
-    runs: int = 0
-    trained: int = 0
+CPU_OPTIONS: dict[str, dict[str, Any]] = {
+    "start": {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False},
+}
+"""Compiler options by program: what runs once a block compiles five times faster unoptimised."""
 
 
 @dataclasses.dataclass
 class Block:
-    """A block of runs on the devices."""
+    """A block of runs of one recipe on the devices."""
 
+    recipe: Recipe
+    layout: Layout
     runs: Sequence[Run]
     positions: np.ndarray
     active: jax.Array
     inputs: RunInput
+
+    def put(self, each: Sequence[Any]) -> Any:
+        """Send one host tree a run to the devices, as a tree [capacity, ...]."""
+        return self.layout.put(_spread(self.layout, self.positions, each))
 
     def take(self, tree: Any) -> Any:
         """Bring a device tree [capacity, ...] to the host, one row a run [runs, ...]."""
@@ -114,10 +74,8 @@ class Engine:
         progress: Progress | None = None,
     ) -> None:
         self.devices = tuple(devices or jax.devices())
-        self.progress = progress or Silent()
-        self.costs: list[ProgramCost] = []
+        self.progress = progress or Progress()
         self.groups: dict[str, Group] = {}
-        self.layouts: dict[str, Layout] = {}
         self._layout = layout
         self._width = width
         self._compiled: dict[tuple[str, str, Layout], tuple[Any, ProgramCost]] = {}
@@ -132,12 +90,11 @@ class Engine:
             runs: any mixture of arms, configurations and seeds.
             keep: of which runs to keep the trained parameters and states.
         """
-        self.progress.start(sum(run.recipe.schedule.epochs for run in runs), f"{len(runs)} runs")
+        work = sum(run.recipe.schedule.epochs for run in runs)
+        self.progress.start(work, f"training {len(runs)} runs")
         trained: dict[int, TrainedRun] = {}
-        for key, members in _grouped(runs, lambda run: run.recipe.training_key).items():
-            group = self.groups.setdefault(key, Group(key))
-            group.runs += len(members)
-            trained |= self._train_group(group, members, keep)
+        for members in _grouped(runs, lambda run: run.recipe.training_key).values():
+            trained |= self._train_group(members, keep)
         return [trained[index] for index in range(len(runs))]
 
     def measure(self, trained: Sequence[TrainedRun]) -> list[Measurement]:
@@ -145,7 +102,7 @@ class Engine:
 
         A run without a state is measured in its intervention's initial one.
         """
-        self.progress.start(len(trained), f"{len(trained)} measurements")
+        self.progress.start(len(trained), f"measuring {len(trained)} runs")
         measurements: dict[int, Measurement] = {}
         for members in _grouped(trained, lambda each: each.run.recipe.full_key).values():
             layout = self._layout_for(members[0][1].run.recipe, len(members))
@@ -163,16 +120,19 @@ class Engine:
         fixed: list[Fixed] = []
         for rows in layout.blocks(len(seeds)):
             block = self._block(layout, [Run("", 0, hyper, seeds[row], recipe) for row in rows])
-            stacked = block.take(self._call(recipe, layout, "start", (), block)[0])
+            stacked = block.take(self._call(block, "start")[0])
             fixed += [_row(stacked, row) for row in range(len(rows))]
         return fixed
 
     # One group of runs ---------------------------------------------------------------------------
 
     def _train_group(
-        self, group: Group, members: list[tuple[int, Run]], keep: Callable[[Run], bool]
+        self, members: list[tuple[int, Run]], keep: Callable[[Run], bool]
     ) -> dict[int, TrainedRun]:
-        layout = self._layout_for(members[0][1].recipe, len(members))
+        recipe = members[0][1].recipe
+        layout = self._layout_for(recipe, len(members))
+        group = self.groups[recipe.training_key]
+        group.runs += len(members)
         trunks = self._train_trunks(group, layout, [run for _, run in members])
         trained: dict[int, TrainedRun] = {}
         by_recipe = _grouped(members, lambda member: member[1].recipe.full_key)
@@ -194,26 +154,24 @@ class Engine:
     ) -> list[TrainedRun]:
         recipe = runs[0].recipe
         block = self._block(layout, runs)
-        fixed, carry = self._call(recipe, layout, "start", (), block)
+        fixed, carry = self._call(block, "start")
         curves: list[dict[str, np.ndarray]] = []
         done = 0
         for number, phase in enumerate(recipe.phases):
             if number == 0 and trunks is not None:
                 states, parts = zip(*(trunks[run.trunk] for run in runs), strict=True)
-                carry = self._put_rows(layout, block, states)
+                carry = block.put(states)
                 curves.append({name: np.stack([part[name] for part in parts]) for name in parts[0]})
             else:
-                carry, part = self._train_epochs(
-                    recipe, layout, block, fixed, carry, done, phase.epochs
-                )
+                carry, part = self._train_epochs(block, fixed, carry, done, phase.epochs)
                 curves.append(part)
             done += phase.epochs
             if phase.surgery is not None:
-                carry = self._call(recipe, layout, f"surgery{number}", (), block, fixed, carry)
+                carry = self._call(block, f"surgery{number}", fixed, carry)
         joined = {
             name: np.concatenate([part[name] for part in curves], axis=1) for name in curves[0]
         }
-        return self._finish(recipe, layout, block, fixed, carry, joined, keep)
+        return self._finish(block, fixed, carry, joined, keep)
 
     def _train_trunks(self, group: Group, layout: Layout, runs: Sequence[Run]) -> Trunks | None:
         """Train what arms share before their first surgery, once; None if there is no surgery."""
@@ -226,8 +184,8 @@ class Engine:
         trunks: Trunks = {}
         for rows in layout.blocks(len(unique)):
             block = self._block(layout, [unique[row] for row in rows])
-            fixed, carry = self._call(recipe, layout, "start", (), block)
-            carry, curves = self._train_epochs(recipe, layout, block, fixed, carry, 0, epochs)
+            fixed, carry = self._call(block, "start")
+            carry, curves = self._train_epochs(block, fixed, carry, 0, epochs)
             carry = block.take(carry)
             for row, run in enumerate(block.runs):
                 trunks[run.trunk] = _row(carry, row), _row(curves, row)
@@ -236,8 +194,6 @@ class Engine:
 
     def _train_epochs(
         self,
-        recipe: Recipe,
-        layout: Layout,
         block: Block,
         fixed: Fixed,
         carry: Carry,
@@ -246,8 +202,8 @@ class Engine:
     ) -> tuple[Carry, dict[str, np.ndarray]]:
         logs = []
         for number in range(begin, begin + epochs):
-            shared = (layout.replicate(np.int32(number)),)
-            carry, log = self._call(recipe, layout, "epoch", shared, block, fixed, carry)
+            shared = (block.layout.replicate(np.int32(number)),)
+            carry, log = self._call(block, "epoch", fixed, carry, shared=shared)
             logs.append(block.take(log))
             self.progress.advance(len(block.runs))
         names = logs[0] if logs else {}
@@ -255,17 +211,15 @@ class Engine:
 
     def _finish(
         self,
-        recipe: Recipe,
-        layout: Layout,
         block: Block,
         fixed: Fixed,
         carry: Carry,
         curves: dict[str, np.ndarray],
         keep: Callable[[Run], bool],
     ) -> list[TrainedRun]:
-        scores = block.take(self._call(recipe, layout, "evaluate", (), block, fixed, carry))
+        scores = block.take(self._call(block, "evaluate", fixed, carry))
         kept = block.take((carry.params, carry.state, carry.diverged_at))
-        last_step = recipe.schedule.epochs * Program(recipe).steps_per_epoch - 1
+        last_step = steps_of(block.recipe) - 1
         results = []
         for row, run in enumerate(block.runs):
             params, state, diverged_at = _row(kept, row)
@@ -288,22 +242,18 @@ class Engine:
 
     # Measurements --------------------------------------------------------------------------------
 
-    def _measure_block(
-        self, layout: Layout, trained: Sequence[TrainedRun]
-    ) -> list[Measurement]:
+    def _measure_block(self, layout: Layout, trained: Sequence[TrainedRun]) -> list[Measurement]:
         recipe = trained[0].run.recipe
         intervention = recipe.intervention
         block = self._block(layout, [each.run for each in trained])
-        fixed, carry = self._call(recipe, layout, "start", (), block)
-        carry = carry._replace(
-            params=self._put_rows(layout, block, [each.params for each in trained])
-        )
+        fixed, carry = self._call(block, "start")
+        carry = carry._replace(params=block.put([each.params for each in trained]))
         if all(each.state is not None for each in trained):
-            state = self._put_rows(layout, block, [each.state for each in trained])
+            state = block.put([each.state for each in trained])
             carry = carry._replace(state=state)
         both: dict[str, dict[str, np.ndarray]] = {"measured": {}, "untrained": {}}
         if intervention.measure is not None:
-            both = block.take(self._call(recipe, layout, "measure", (), block, fixed, carry))
+            both = block.take(self._call(block, "measure", fixed, carry))
         results = [
             Measurement(_row(both["measured"], row), _row(both["untrained"], row))
             for row in range(len(trained))
@@ -331,7 +281,8 @@ class Engine:
         layout = self._layout or automatic(
             self.devices, count, run_bytes(Program(recipe), self._consts_for(recipe)), self._width
         )
-        self.layouts[recipe.training_key] = layout
+        group = self.groups.setdefault(recipe.training_key, Group(recipe.training_key, layout))
+        group.layout = layout
         return layout
 
     def _block(self, layout: Layout, runs: Sequence[Run]) -> Block:
@@ -339,22 +290,12 @@ class Engine:
         active = np.zeros(layout.capacity, bool)
         active[positions] = True
         inputs = _spread(layout, positions, [_input(run) for run in runs])
-        return Block(runs, positions, layout.put(active), layout.put(inputs))
+        active, inputs = layout.put(active), layout.put(inputs)
+        return Block(runs[0].recipe, layout, runs, positions, active, inputs)
 
-    def _put_rows(self, layout: Layout, block: Block, each: Sequence[Any]) -> Any:
-        """Send one host tree a run to the devices, as a tree [capacity, ...]."""
-        return layout.put(_spread(layout, block.positions, each))
-
-    def _call(
-        self,
-        recipe: Recipe,
-        layout: Layout,
-        name: str,
-        shared: tuple[Any, ...],
-        block: Block,
-        *trees: Any,
-    ) -> Any:
-        """Call one of the recipe's programs on a block, compiling it if it is new."""
+    def _call(self, block: Block, name: str, *trees: Any, shared: tuple[Any, ...] = ()) -> Any:
+        """Call one of a block's programs, compiling it if it is new."""
+        recipe, layout = block.recipe, block.layout
         training = name in ("start", "epoch", "evaluate")
         key = (recipe.training_key if training else recipe.full_key, name, layout)
         consts = self._consts_for(recipe)
@@ -362,12 +303,15 @@ class Engine:
         if key not in self._compiled:
             self.progress.stage(f"compiling {name}")
             began = time.perf_counter()
-            compiled = layout.over_runs(function_of(recipe, name)).lower(*arguments).compile()
-            seconds = time.perf_counter() - began
-            analysis = compiled.memory_analysis()
-            group = list(self.groups).index(recipe.training_key)
-            cost = ProgramCost(group, name, seconds, getattr(analysis, "temp_size_in_bytes", None))
-            self.costs.append(cost)
+            lowered = layout.over_runs(function_of(recipe, name)).lower(*arguments)
+            on_cpu = layout.devices[0].platform == "cpu"
+            compiled = lowered.compile(CPU_OPTIONS.get(name) if on_cpu else None)
+            cost = ProgramCost(
+                name=name,
+                compile_seconds=time.perf_counter() - began,
+                temporary_bytes=getattr(compiled.memory_analysis(), "temp_size_in_bytes", None),
+            )
+            self.groups[recipe.training_key].programs.append(cost)
             self._compiled[key] = compiled, cost
         compiled, cost = self._compiled[key]
         began = time.perf_counter()

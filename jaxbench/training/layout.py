@@ -8,6 +8,7 @@ trains all its runs at once, by `vmap`.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -30,7 +31,7 @@ class Layout:
     Attributes:
         devices: where the runs go.
         slots: runs a device; short blocks are padded with inactive runs.
-        vectorized: train a device's runs at once (`vmap`) rather than one after another (`lax.map`).
+        vectorized: train a device's runs at once (`vmap`), or one after another (`lax.map`).
     """
 
     devices: tuple[jax.Device, ...]
@@ -57,7 +58,7 @@ class Layout:
         """Cut `count` runs into the fewest blocks, as even as they can be."""
         number = max(1, math.ceil(count / self.capacity))
         edges = [round(i * count / number) for i in range(number + 1)]
-        return [range(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+        return [range(a, b) for a, b in itertools.pairwise(edges)]
 
     def put(self, tree: Any) -> Any:
         """Send host arrays [capacity, ...] to the devices, sharded over runs."""
@@ -67,7 +68,7 @@ class Layout:
         """Send host arrays to every device."""
         return jax.device_put(tree, NamedSharding(self.mesh, P()))
 
-    def over_runs(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def over_runs(self, function: Callable[..., Any]) -> jax.stages.Wrapped:
         """Lift `function(shared, active, *run)` of one run to a whole block, sharded over devices.
 
         `active` is a boolean scalar of each run; inactive runs cost nothing on CPU.

@@ -24,11 +24,11 @@ DIVERGENCE_FACTOR = 1e3
 
 
 class RunInput(NamedTuple):
-    """What tells one run of a group from another."""
+    """What tells one run of a group from another: scalars, or arrays [runs] of them."""
 
-    seed: jax.Array
-    training_seed: jax.Array
-    hyper: dict[str, jax.Array]
+    seed: Any
+    training_seed: Any
+    hyper: dict[str, Any]
 
 
 class Fixed(NamedTuple):
@@ -116,15 +116,16 @@ class Program:
                 return loss + term, {"train_loss": loss, "loss_term": term}
 
             (value, log), gradient = jax.value_and_grad(objective, has_aux=True)(carry.params)
-            updates, opt_state = optimizer.update(
-                gradient,
-                carry.opt_state,
-                carry.params,
-                value=value,
-                intervention_state=carry.state,
-                step=step_number,
-                key=update_key,
-            )
+            with jax.numpy_dtype_promotion("standard"):  # optax mixes integers and floats
+                updates, opt_state = optimizer.update(
+                    gradient,
+                    carry.opt_state,
+                    carry.params,
+                    value=value,
+                    intervention_state=carry.state,
+                    step=step_number,
+                    key=update_key,
+                )
             params = optax.apply_updates(carry.params, updates)
             bad = ~jnp.isfinite(value) | (log["train_loss"] > limit)
             first = bad & (carry.diverged_at < 0)

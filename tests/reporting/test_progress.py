@@ -8,6 +8,7 @@ from typing import TextIO
 
 import pytest
 
+from jaxbench import base
 from jaxbench.reporting import progress
 
 
@@ -29,7 +30,7 @@ class Clock:
         return self.now
 
 
-def drive(reporter: progress.Reporter) -> None:
+def drive(reporter: base.Progress) -> None:
     with reporter:
         reporter.stage("compiling train [chunk]")
         reporter.start(10, "5 runs")
@@ -95,7 +96,7 @@ def test_a_closed_stream_stops_nothing() -> None:
         (Terminal(), False, "xterm", progress.Bar),
         (Terminal(), False, "dumb", progress.Lines),
         (io.StringIO(), False, "xterm", progress.Lines),
-        (Terminal(), True, "xterm", progress.Silent),
+        (Terminal(), True, "xterm", base.Progress),
     ],
 )
 def test_the_stream_chooses(

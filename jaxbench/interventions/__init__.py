@@ -1,0 +1,1 @@
+"""Interventions: one file an idea, its pure functions first."""

@@ -1,0 +1,182 @@
+"""The ledger of looks: how often a track's baseline was compared with, and what that costs.
+
+Whoever tries twenty ideas against one baseline finds one that is "significant" at 0.05 by luck.
+Every comparison is therefore written down, one JSON line each, in the folder of all results.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jaxbench.base import JaxbenchError
+
+LEDGER = "ledger.jsonl"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Look:
+    """One comparison of an idea with a baseline.
+
+    Attributes:
+        study, run_id: whose it is.
+        date: when it was made, UTC, ISO 8601.
+        track: the track's name.
+        baseline: digest of what identifies the baseline arm; see `baseline_digest`.
+        idea: the arm that was compared with it.
+        n: number of pairs.
+        p: its p-value before correction.
+    """
+
+    study: str
+    run_id: str
+    date: str
+    track: str
+    baseline: str
+    idea: str
+    n: int
+    p: float
+
+    @property
+    def identity(self) -> tuple[str, str, str, str]:
+        """What makes it the same look as another: made again, it does not count again."""
+        return self.run_id, self.track, self.baseline, self.idea
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            kind: Any = {"n": int, "p": int | float}.get(field.name, str)
+            if not isinstance(value, kind) or isinstance(value, bool):
+                wanted = {int: "an integer", str: "text"}.get(kind, "a number")
+                raise JaxbenchError(f"a look's {field.name} is {value!r}; expected {wanted}")
+        if not 0.0 <= self.p <= 1.0 or self.n < 0:
+            raise JaxbenchError(f"a look has n = {self.n}, p = {self.p}; expected 0 <= p <= 1")
+
+
+class Standing(NamedTuple):
+    """What became of one look among all at the same baseline on the same track.
+
+    Attributes:
+        looks: how many there have been.
+        p_corrected: its p-value after Holm's correction for all of them; None if it is not there.
+    """
+
+    looks: int
+    p_corrected: float | None
+
+
+def now() -> str:
+    """Give the date for a look, in UTC to the second."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def baseline_digest(identity: Mapping[str, Any]) -> str:
+    """Fingerprint what identifies a baseline arm: equal values in any order give equal digests.
+
+    Args:
+        identity: what its scores depend on, as strict JSON: track options, model, intervention,
+            fixed values, training.  Neither its grid, which changes with parity, nor its seeds.
+
+    Raises:
+        JaxbenchError: a value has no form in strict JSON.
+    """
+    try:
+        text = json.dumps(identity, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise JaxbenchError(f"a baseline's identity must be strict JSON: {error}") from error
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def record(out: str | os.PathLike[str], look: Look) -> None:
+    """Write a look down, unless it stands there already.
+
+    One write to a file opened for appending: processes that do so at once keep their lines whole.
+
+    Args:
+        out: the folder of all results; it is made where missing.
+        look: the comparison.
+
+    Raises:
+        JaxbenchError: the ledger cannot be read or written.
+    """
+    if look.identity in {each.identity for each in read(out) if _same(each, look)}:
+        return
+    path = Path(out) / LEDGER
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            end = os.lseek(handle, 0, os.SEEK_END)
+            torn = end > 0 and os.pread(handle, 1, end - 1) != b"\n"
+            line = json.dumps(dataclasses.asdict(look), allow_nan=False) + "\n"
+            os.write(handle, ("\n" * torn + line).encode())
+        finally:
+            os.close(handle)
+    except OSError as error:
+        raise JaxbenchError(f"the ledger {path} cannot be written: {error.strerror}") from error
+
+
+def read(out: str | os.PathLike[str]) -> list[Look]:
+    """List all looks in the order in which they were first made, each once, as last written.
+
+    A line that is no look, such as one torn by a crash, is passed over.
+
+    Raises:
+        JaxbenchError: the ledger is there and cannot be read.
+    """
+    path = Path(out) / LEDGER
+    try:
+        lines = path.read_bytes().splitlines()
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise JaxbenchError(f"the ledger {path} cannot be read: {error.strerror}") from error
+    found: dict[tuple[str, str, str, str], Look] = {}
+    for line in lines:
+        look = _look(line)
+        if look is not None:
+            found[look.identity] = look
+    return list(found.values())
+
+
+def standing(out: str | os.PathLike[str], look: Look) -> Standing:
+    """Say how many looks there have been at a look's baseline on its track, and correct its p.
+
+    Args:
+        out: the folder of all results.
+        look: the one whose corrected p-value is wanted.
+
+    Raises:
+        JaxbenchError: the ledger is there and cannot be read.
+    """
+    from jaxbench.judging import holm
+
+    family = [
+        each
+        for each in read(out)
+        if (each.track, each.baseline) == (look.track, look.baseline)
+    ]
+    corrected = dict(
+        zip([each.identity for each in family], holm([each.p for each in family]), strict=True)
+    )
+    return Standing(len(family), corrected.get(look.identity))
+
+
+def _same(one: Look, other: Look) -> bool:
+    """Tell whether two looks say the same, whenever they were made."""
+    return dataclasses.replace(one, date=other.date, study=other.study) == other
+
+
+def _look(line: bytes) -> Look | None:
+    """Read a line; None where it is no look."""
+    try:
+        entry = json.loads(line)
+        return Look(**{field.name: entry[field.name] for field in dataclasses.fields(Look)})
+    except (ValueError, TypeError, KeyError, RecursionError, JaxbenchError):
+        return None

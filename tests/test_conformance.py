@@ -1,0 +1,90 @@
+"""What every registered intervention must keep; new ones join by themselves."""
+
+import jax
+import numpy as np
+import pytest
+from factories import cpu_layout, recurrent_recipe, scores, small_recipe, train
+
+from jaxbench import registry
+from jaxbench.base import Intervention
+from jaxbench.training.engine import Engine
+from jaxbench.training.runs import Recipe, Run
+
+NAMES = sorted(registry.available("interventions"))
+
+
+def recipe_of(name: str) -> Recipe:
+    """The first of a few small recipes that offers what the intervention requires."""
+    intervention: Intervention = registry.load("interventions", name).make({})
+    for make in (small_recipe, recurrent_recipe):
+        recipe = make(intervention)
+        if intervention.requires <= recipe.model.features | recipe.track.features:
+            return recipe
+    raise AssertionError(f"no small recipe offers {set(intervention.requires)}; add one")
+
+
+def runs_of(recipe: Recipe, count: int, **changes: float) -> list[Run]:
+    hyper = {name: each.default for name, each in recipe.intervention.hyper.items()}
+    hyper |= {"learning_rate": 0.01, **changes}
+    return [Run("arm", 0, hyper, seed, recipe) for seed in range(count)]
+
+
+@pytest.fixture(params=NAMES)
+def recipe(request: pytest.FixtureRequest) -> Recipe:
+    return recipe_of(request.param)
+
+
+def test_parameters_keep_structure_shape_and_dtype(recipe: Recipe) -> None:
+    engine = Engine(layout=cpu_layout(1))
+    runs = runs_of(recipe, 1)
+    (trained,) = engine.train(runs, keep=lambda run: True)
+    start = engine.starts(recipe, runs[0].hyper, [0])[0]
+
+    def form(tree: object) -> object:
+        return jax.tree.map(lambda leaf: (leaf.shape, str(leaf.dtype)), tree)
+
+    assert form(trained.params) == form(start.params0)
+
+
+def test_a_run_in_company_equals_the_run_alone(recipe: Recipe) -> None:
+    runs = runs_of(recipe, 5)
+    together, alone = train(runs, cpu_layout(2)), train(runs[-1:], cpu_layout(2))
+    assert (scores(together)[-1] == scores(alone)[0]).all()
+
+
+def test_a_second_call_compiles_nothing(recipe: Recipe) -> None:
+    engine = Engine(layout=cpu_layout(2))
+    engine.train(runs_of(recipe, 2))
+    (group,) = engine.groups.values()
+    before = len(group.programs)
+    engine.train(runs_of(recipe, 5))
+    assert len(group.programs) == before
+
+
+def test_neutral_values_give_the_plain_training(recipe: Recipe) -> None:
+    """With every hyperparameter that has a neutral value at it, the scores are the baseline's."""
+    declared = recipe.intervention.hyper
+    neutral = {name: h.neutral for name, h in declared.items() if h.neutral is not None}
+    if declared and not neutral:
+        pytest.skip("it has no neutral strength")
+    plain = Recipe(
+        recipe.track,
+        recipe.model,
+        registry.load("interventions", "none").make({}),
+        recipe.schedule,
+    )
+    expected = scores(train(runs_of(plain, 3), cpu_layout(1)))
+    found = scores(train(runs_of(recipe, 3, **neutral), cpu_layout(1)))
+    assert np.allclose(found, expected, rtol=1e-5, atol=0)
+
+
+def test_measurements_are_finite_and_have_the_same_form_on_every_run(recipe: Recipe) -> None:
+    if recipe.intervention.measure is None:
+        pytest.skip("it measures nothing")
+    engine = Engine(layout=cpu_layout(2))
+    measured = engine.measure(engine.train(runs_of(recipe, 2), keep=lambda run: True))
+    for each in measured:
+        assert each.measured.keys() == measured[0].measured.keys()
+        for name, value in each.measured.items():
+            assert np.isfinite(value).all(), name
+            assert value.shape == measured[0].measured[name].shape, name
