@@ -128,24 +128,36 @@ class Recurrence:
         initial_hidden: `(params, batch_shape) -> hidden [*batch_shape, hidden]`.
         step: `(params, hidden [..., hidden], input [..., features]) -> hidden`, one time step.
         readout: `(params, hidden [..., hidden]) -> output [..., outputs]`.
+        scaled_step: `(params, gains, hidden [..., hidden], input [..., features]) -> hidden`, the
+            step with every leaf multiplied by its own gain, `gains` being a tree like `params` of
+            arrays [...], one gain a sample; None where the model offers no faster way than to
+            scale the leaves themselves.
     """
 
     initial_hidden: Callable[[PyTree, tuple[int, ...]], Any]
     step: Callable[[PyTree, Any, Any], Any]
     readout: Callable[[PyTree, Any], Any]
+    scaled_step: Callable[[PyTree, PyTree, Any, Any], Any] | None = None
 
 
 class UnitSlice(NamedTuple):
     """Where a layer's hidden units lie in one leaf: unit `j` owns index `start + j` along `axis`.
 
-    `role` says what that slice does: `incoming` (makes the unit), `outgoing` (carries its value
-    onwards) or both, as the column and the row of a recurrent kernel.
+    Attributes:
+        leaf: the leaf's path from the root: dict keys, sequence indices, attribute names.
+        axis: the axis along which the units lie.
+        role: `incoming` (makes the unit) or `outgoing` (carries its value onwards); the column and
+            the row of a recurrent kernel are two slices of one leaf.
+        start: the index of unit 0.
+        bias: of an outgoing slice, the leaf to which a constant value `v_j` of unit `j` adds
+            `v_j leaf[j]`, for filling removed units with their means; None where there is none.
     """
 
-    leaf: tuple[str, ...]
+    leaf: tuple[str | int, ...]
     axis: int
     role: Literal["incoming", "outgoing"]
     start: int = 0
+    bias: tuple[str | int, ...] | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,6 +12,8 @@ import numpy as np
 from jaxbench import judging
 from jaxbench.base import JaxbenchError
 from jaxbench.plan import Plan, key_of, make_plan
+from jaxbench.reporting.provenance import tree_digest
+from jaxbench.reporting.report import make_report
 from jaxbench.training.engine import Engine
 from jaxbench.training.runs import Measurement, Run, TrainedRun
 
@@ -92,13 +94,11 @@ def run_study(
     Raises:
         JaxbenchError: the study cannot be run as configured.
     """
-    from jaxbench.reporting.report import make_report
-
     began = time.perf_counter()
     plan = make_plan(config)
     for warning in plan.warnings:
         progress.stage(f"warning: {warning}")
-    engine = engine or Engine(progress=progress)
+    engine = engine or Engine(measures=True, progress=progress)
     trainer = Trainer(plan, engine, choose_evaluate(plan, engine))
     plan, tunings = tune(trainer)
     evaluated = {
@@ -236,13 +236,14 @@ def measure(
     idea = evaluated[primary.idea][0].run
     if not measures(idea):
         return {}
-    measurements: dict[str, list[Measurement]] = {}
-    for side, arm in (("idea", primary.idea), ("baseline", primary.baseline)):
-        trained = evaluated[arm]
-        if not measures(trained[0].run):
-            trained = [lend(each, idea) for each in trained]
-        measurements[side] = engine.measure(trained)
-    return measurements
+    trained = {
+        side: evaluated[arm]
+        if measures(evaluated[arm][0].run)
+        else [lend(each, idea) for each in evaluated[arm]]
+        for side, arm in (("idea", primary.idea), ("baseline", primary.baseline))
+    }
+    together = iter(engine.measure([each for runs in trained.values() for each in runs]))
+    return {side: [next(together) for _ in runs] for side, runs in trained.items()}
 
 
 def measures(run: Run) -> bool:
@@ -252,9 +253,16 @@ def measures(run: Run) -> bool:
 
 
 def lend(trained: TrainedRun, idea: Run) -> TrainedRun:
-    """Lend a trained run the idea's intervention, to be measured by, in its initial state."""
-    recipe = dataclasses.replace(trained.run.recipe, intervention=idea.recipe.intervention)
-    run = dataclasses.replace(trained.run, recipe=recipe, hyper={**idea.hyper, **trained.run.hyper})
+    """Lend a trained run the idea's intervention, to be measured by, in its initial state.
+
+    Hyperparameters that have a neutral value are at it, because the idea did not act on this run.
+    """
+    intervention = idea.recipe.intervention
+    declared = intervention.hyper.items()
+    neutral = {name: each.neutral for name, each in declared if each.neutral is not None}
+    recipe = dataclasses.replace(trained.run.recipe, intervention=intervention)
+    hyper = {**idea.hyper, **neutral, **trained.run.hyper}
+    run = dataclasses.replace(trained.run, recipe=recipe, hyper=hyper)
     return dataclasses.replace(trained, run=run, state=None)
 
 
@@ -262,8 +270,6 @@ def look_at_data(
     plan: Plan, engine: Engine, evaluated: Mapping[str, Sequence[TrainedRun]]
 ) -> tuple[dict[str, list[float]], dict[str, Any]]:
     """Score the references on the evaluation seeds, and check that arms are paired."""
-    from jaxbench.reporting.provenance import tree_digest
-
     seeds = plan.config.protocol.evaluation_seed_list
     references: dict[str, list[float]] = {}
     digests: dict[str, dict[str, str]] = {}

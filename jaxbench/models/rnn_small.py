@@ -109,18 +109,56 @@ def gru_step(
     Cho et al. 2014, in the form of `flax.linen.GRUCell`.
     """
     input_kernel, input_bias, hidden_kernel, hidden_bias = fused
-    from_input = inputs @ input_kernel + jnp.broadcast_to(
-        input_bias, (*inputs.shape[:-1], input_bias.size)
-    )
-    from_hidden = hidden @ hidden_kernel + jnp.broadcast_to(
-        hidden_bias, (*hidden.shape[:-1], hidden_bias.size)
-    )
+    from_input = inputs @ input_kernel + along(input_bias, inputs)
+    from_hidden = hidden @ hidden_kernel + along(hidden_bias, hidden)
+    return combine_gates(from_input, from_hidden, hidden)
+
+
+def combine_gates(
+    from_input: Float[Array, "*batch 3*hidden"],
+    from_hidden: Float[Array, "*batch 3*hidden"],
+    hidden: Float[Array, "*batch hidden"],
+) -> Float[Array, "*batch hidden"]:
+    """Make the next state of what the gates receive from the input and from the state."""
     input_r, input_z, input_n = jnp.split(from_input, 3, axis=-1)
     hidden_r, hidden_z, hidden_n = jnp.split(from_hidden, 3, axis=-1)
     reset = jax.nn.sigmoid(input_r + hidden_r)
     update = jax.nn.sigmoid(input_z + hidden_z)
     candidate = jnp.tanh(input_n + reset * hidden_n)
     return (1 - update) * candidate + update * hidden
+
+
+def scaled_gru_step(
+    cell: PyTree,
+    gains: PyTree,
+    hidden: Float[Array, "*batch hidden"],
+    inputs: Float[Array, "*batch features"],
+) -> Float[Array, "*batch hidden"]:
+    """Do one GRU step with every leaf of `cell` multiplied by its gain [*batch].
+
+    The gains multiply the products instead of the kernels, so that samples with different gains
+    share one product.
+    """
+    input_kernel, input_bias, hidden_kernel, hidden_bias = fuse(cell)
+
+    def scale(side: str, products: Array, bias: Array) -> Array:
+        """Scale each gate's part of the products and of the biases; absent biases are 0."""
+        parts = zip(GATES, jnp.split(products, 3, axis=-1), jnp.split(bias, 3), strict=True)
+        scaled = []
+        for gate, product, offset in parts:
+            gain = gains[f"{side}{gate}"]
+            kernel, bias_gain = gain["kernel"][..., None], gain.get("bias", gain["kernel"])
+            scaled.append(kernel * product + bias_gain[..., None] * along(offset, product))
+        return jnp.concatenate(scaled, axis=-1)
+
+    from_input = scale("i", inputs @ input_kernel, input_bias)
+    from_hidden = scale("h", hidden @ hidden_kernel, hidden_bias)
+    return combine_gates(from_input, from_hidden, hidden)
+
+
+def along(bias: Float[Array, " features"], batch: Float[Array, "*batch width"]) -> Array:
+    """Repeat a bias for every sample of a batch [*batch, features]."""
+    return jnp.broadcast_to(bias, (*batch.shape[:-1], bias.size))
 
 
 def unit_layer(hidden: int) -> UnitLayer:
@@ -132,8 +170,11 @@ def unit_layer(hidden: int) -> UnitLayer:
     ]
     slices += [UnitSlice((CELL, f"h{gate}", "kernel"), 1, "incoming") for gate in GATES]
     slices += [UnitSlice((CELL, "hn", "bias"), 0, "incoming")]
-    slices += [UnitSlice((CELL, f"h{gate}", "kernel"), 0, "outgoing") for gate in GATES]
-    slices += [UnitSlice((HEAD, "kernel"), 0, "outgoing")]
+    biases = {"r": (CELL, "ir", "bias"), "z": (CELL, "iz", "bias"), "n": (CELL, "hn", "bias")}
+    slices += [
+        UnitSlice((CELL, f"h{gate}", "kernel"), 0, "outgoing", bias=biases[gate]) for gate in GATES
+    ]
+    slices += [UnitSlice((HEAD, "kernel"), 0, "outgoing", bias=(HEAD, "bias"))]
     return UnitLayer("hidden", hidden, tuple(slices))
 
 
@@ -158,10 +199,10 @@ def build(*, outputs: int, hidden: Annotated[int, Ge(1)] = 32) -> Model:
         return gru_step(fuse(params[CELL]), state, inputs)
 
     def readout(params: PyTree, state: Array) -> Array:
-        bias = params[HEAD]["bias"]
-        return state @ params[HEAD]["kernel"] + jnp.broadcast_to(
-            bias, (*state.shape[:-1], bias.size)
-        )
+        return state @ params[HEAD]["kernel"] + along(params[HEAD]["bias"], state)
+
+    def scaled_step(params: PyTree, gains: PyTree, state: Array, inputs: Array) -> Array:
+        return scaled_gru_step(params[CELL], gains[CELL], state, inputs)
 
     def apply(
         params: PyTree,
@@ -192,10 +233,10 @@ def build(*, outputs: int, hidden: Annotated[int, Ge(1)] = 32) -> Model:
         name="rnn_small",
         summary="one GRU layer with a linear head",
         options={"hidden": hidden},
-        features=frozenset({"recurrent"}),
+        features=frozenset({"recurrent", "hidden_units"}),
         init=init,
         apply=apply,
         flops=flops,
-        recurrence=Recurrence(initial_hidden, step, readout),
+        recurrence=Recurrence(initial_hidden, step, readout, scaled_step),
         unit_layers=(unit_layer(hidden),),
     )

@@ -17,11 +17,19 @@ from jaxbench.training.runs import Recipe
 
 @dataclasses.dataclass
 class ProgramCost:
-    """One compiled program: seconds to compile and to run, calls, temporary memory in bytes."""
+    """One compiled program.
+
+    Attributes:
+        name: of the program.
+        compile_seconds: to trace, lower and compile; programs compile side by side, so their sum is
+            more than the time that passes.
+        temporary_bytes: its temporary memory on all devices, if the backend tells.
+        run_seconds, calls: how long it ran, and how often.
+    """
 
     name: str
     compile_seconds: float
-    temporary_bytes: int | None
+    temporary_bytes: int | None = None
     run_seconds: float = 0.0
     calls: int = 0
 

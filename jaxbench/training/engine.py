@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import jax
@@ -18,7 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxbench.base import Progress
-from jaxbench.training.cost import Group, ProgramCost, steps_of
+from jaxbench.training.cost import Group, steps_of
+from jaxbench.training.executables import Executable
 from jaxbench.training.keys import stage_key
 from jaxbench.training.layout import Layout, automatic
 from jaxbench.training.memory import run_bytes
@@ -28,11 +29,6 @@ from jaxbench.training.runs import Measurement, Recipe, Run, TrainedRun
 T = TypeVar("T")
 Trunks = dict[tuple[Any, ...], tuple[Carry, dict[str, np.ndarray]]]
 """What arms trained together before their first surgery: carry and curves of each distinct run."""
-
-CPU_OPTIONS: dict[str, dict[str, Any]] = {
-    "start": {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False},
-}
-"""Compiler options by program: what runs once a block compiles five times faster unoptimised."""
 
 
 @dataclasses.dataclass
@@ -62,6 +58,7 @@ class Engine:
         devices: where to train; all devices of the default backend if None.
         layout: how to lay blocks out; chosen from the devices if None.
         width: runs that a device trains at once, if the layout is to be chosen.
+        measures: whether runs will be measured, so that it is compiled for while they train.
         progress: whom to tell.
     """
 
@@ -71,6 +68,7 @@ class Engine:
         devices: Sequence[jax.Device] | None = None,
         layout: Layout | None = None,
         width: int | None = None,
+        measures: bool = False,
         progress: Progress | None = None,
     ) -> None:
         self.devices = tuple(devices or jax.devices())
@@ -78,7 +76,9 @@ class Engine:
         self.groups: dict[str, Group] = {}
         self._layout = layout
         self._width = width
-        self._compiled: dict[tuple[str, str, Layout], tuple[Any, ProgramCost]] = {}
+        self._measures = measures
+        self._executables: dict[tuple[str, str, Layout], Executable] = {}
+        self._ahead: set[tuple[str, Layout]] = set()
         self._consts: dict[str, Any] = {}
 
     def train(
@@ -154,6 +154,7 @@ class Engine:
     ) -> list[TrainedRun]:
         recipe = runs[0].recipe
         block = self._block(layout, runs)
+        self._compile_ahead(block)
         fixed, carry = self._call(block, "start")
         curves: list[dict[str, np.ndarray]] = []
         done = 0
@@ -184,6 +185,7 @@ class Engine:
         trunks: Trunks = {}
         for rows in layout.blocks(len(unique)):
             block = self._block(layout, [unique[row] for row in rows])
+            self._compile_ahead(block)
             fixed, carry = self._call(block, "start")
             carry, curves = self._train_epochs(block, fixed, carry, 0, epochs)
             carry = block.take(carry)
@@ -260,9 +262,14 @@ class Engine:
         ]
         if intervention.measure_host is not None:
             on_host = block.take((fixed, carry))
-            for row, each in enumerate(trained):
-                if each.diverged_at is None:
-                    values = self._measure_on_host(recipe, each.run, *_row(on_host, row))
+
+            def measure_row(row: int) -> dict[str, np.ndarray]:
+                if trained[row].diverged_at is not None:
+                    return {}
+                return self._measure_on_host(recipe, trained[row].run, *_row(on_host, row))
+
+            with ThreadPoolExecutor(len(self.devices)) as pool:
+                for row, values in enumerate(pool.map(measure_row, range(len(trained)))):
                     results[row].measured.update(values)
         return results
 
@@ -279,7 +286,10 @@ class Engine:
 
     def _layout_for(self, recipe: Recipe, count: int) -> Layout:
         layout = self._layout or automatic(
-            self.devices, count, run_bytes(Program(recipe), self._consts_for(recipe)), self._width
+            self.devices,
+            count,
+            lambda: run_bytes(Program(recipe), self._consts_for(recipe)),
+            self._width,
         )
         group = self.groups.setdefault(recipe.training_key, Group(recipe.training_key, layout))
         group.layout = layout
@@ -293,32 +303,48 @@ class Engine:
         active, inputs = layout.put(active), layout.put(inputs)
         return Block(runs[0].recipe, layout, runs, positions, active, inputs)
 
-    def _call(self, block: Block, name: str, *trees: Any, shared: tuple[Any, ...] = ()) -> Any:
-        """Call one of a block's programs, compiling it if it is new."""
+    def _compile_ahead(self, block: Block) -> None:
+        """Begin to compile, side by side, every program that a block will need."""
+        wanted = (block.recipe.full_key, block.layout)
+        if wanted in self._ahead:
+            return
+        self._ahead.add(wanted)
+        self.progress.stage("compiling")
+        fixed, carry = self._request(block, "start").outputs
+        number = block.layout.replicate(np.int32(0))
+        self._request(block, "epoch", fixed, carry, shared=(number,))
+        for place, phase in enumerate(block.recipe.phases):
+            if phase.surgery is not None:
+                self._request(block, f"surgery{place}", fixed, carry)
+        self._request(block, "evaluate", fixed, carry)
+        if self._measures and block.recipe.intervention.measure is not None:
+            self._request(block, "measure", fixed, carry)
+
+    def _request(
+        self, block: Block, name: str, *trees: Any, shared: tuple[Any, ...] = ()
+    ) -> Executable:
+        """Give one of a block's programs, beginning to compile it if it is new."""
         recipe, layout = block.recipe, block.layout
         training = name in ("start", "epoch", "evaluate")
         key = (recipe.training_key if training else recipe.full_key, name, layout)
-        consts = self._consts_for(recipe)
-        arguments = ((consts, *shared) if shared else consts, block.active, block.inputs, *trees)
-        if key not in self._compiled:
+        if key not in self._executables:
+            arguments = self._arguments(block, trees, shared)
+            self._executables[key] = Executable(layout, function_of(recipe, name), name, arguments)
+            self.groups[recipe.training_key].programs.append(self._executables[key].cost)
+        return self._executables[key]
+
+    def _arguments(
+        self, block: Block, trees: tuple[Any, ...], shared: tuple[Any, ...]
+    ) -> tuple[Any, ...]:
+        consts = self._consts_for(block.recipe)
+        return ((consts, *shared) if shared else consts, block.active, block.inputs, *trees)
+
+    def _call(self, block: Block, name: str, *trees: Any, shared: tuple[Any, ...] = ()) -> Any:
+        """Call one of a block's programs and wait for what it gives."""
+        executable = self._request(block, name, *trees, shared=shared)
+        if not executable.ready:
             self.progress.stage(f"compiling {name}")
-            began = time.perf_counter()
-            lowered = layout.over_runs(function_of(recipe, name)).lower(*arguments)
-            on_cpu = layout.devices[0].platform == "cpu"
-            compiled = lowered.compile(CPU_OPTIONS.get(name) if on_cpu else None)
-            cost = ProgramCost(
-                name=name,
-                compile_seconds=time.perf_counter() - began,
-                temporary_bytes=getattr(compiled.memory_analysis(), "temp_size_in_bytes", None),
-            )
-            self.groups[recipe.training_key].programs.append(cost)
-            self._compiled[key] = compiled, cost
-        compiled, cost = self._compiled[key]
-        began = time.perf_counter()
-        result = jax.block_until_ready(compiled(*arguments))
-        cost.run_seconds += time.perf_counter() - began
-        cost.calls += 1
-        return result
+        return executable(*self._arguments(block, trees, shared))
 
     def _consts_for(self, recipe: Recipe) -> Any:
         """What `prepare` makes, once for each intervention."""

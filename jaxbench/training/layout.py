@@ -68,6 +68,13 @@ class Layout:
         """Send host arrays to every device."""
         return jax.device_put(tree, NamedSharding(self.mesh, P()))
 
+    def describe(self, tree: Any) -> Any:
+        """Describe arrays [capacity, ...] that a program will give: shapes, types, sharding."""
+        sharding = NamedSharding(self.mesh, P(RUNS))
+        return jax.tree.map(
+            lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding), tree
+        )
+
     def over_runs(self, function: Callable[..., Any]) -> jax.stages.Wrapped:
         """Lift `function(shared, active, *run)` of one run to a whole block, sharded over devices.
 
@@ -107,9 +114,12 @@ def free_bytes(device: jax.Device) -> int | None:
 
 
 def automatic(
-    devices: Sequence[jax.Device], count: int, run_bytes: int, width: int | None = None
+    devices: Sequence[jax.Device],
+    count: int,
+    run_bytes: Callable[[], int],
+    width: int | None = None,
 ) -> Layout:
-    """The layout for `count` runs of about `run_bytes` each on these devices.
+    """The layout for `count` runs on these devices, each of about `run_bytes()`.
 
     On CPU the block's shape is always the same, so that a run's numbers do not depend on how many
     others there are.  `width` forces the number of runs that a device trains at once; more than
@@ -121,5 +131,5 @@ def automatic(
     if devices[0].platform == "cpu":
         return Layout(tuple(devices), CPU_SLOTS, vectorized=False)
     free = free_bytes(devices[0])
-    bound = each if free is None else max(1, int(0.6 * free / run_bytes))
+    bound = each if free is None else max(1, int(0.6 * free / run_bytes()))
     return Layout(tuple(devices), min(each, bound), vectorized=True)

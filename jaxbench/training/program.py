@@ -175,10 +175,14 @@ class Program:
         measure = self.recipe.intervention.measure
         assert measure is not None
         ctx = self.context(consts, run, fixed)
-        initial = self.recipe.intervention.init_state(ctx)
+        trained = carry.params, carry.state
+        initial = fixed.params0, self.recipe.intervention.init_state(ctx)
+        both = jax.tree.map(lambda *leaves: jnp.stack(leaves), trained, initial)
+        values = jax.lax.map(lambda each: measure(ctx, *each, fixed.data.test), both)
+        names = ("measured", "untrained")
         return {
-            "measured": measure(ctx, carry.params, carry.state, fixed.data.test),
-            "untrained": measure(ctx, fixed.params0, initial, fixed.data.test),
+            name: jax.tree.map(lambda leaf, row=row: leaf[row], values)
+            for row, name in enumerate(names)
         }
 
     def context(self, consts: PyTree, run: RunInput, fixed: Fixed) -> Context:

@@ -217,3 +217,24 @@ def test_flops_count_every_kernel_entry_once_a_step(setting):
     model, params, _ = setting
     entries = sum(leaf.size for leaf in jax.tree.leaves(params) if leaf.ndim == 2)
     assert model.flops((TIME, FEATURES)) == 2 * entries * TIME
+
+
+def test_scaled_step_is_the_step_with_scaled_leaves() -> None:
+    """Gains on products equal gains on kernels and biases, a different one for each sample."""
+    with jax.enable_x64(True):
+        model = rnn_small.build(outputs=2, hidden=5)
+        params = model.init(jax.random.key(0), jnp.zeros((1, 1, 3)))
+        params = jax.tree.map(lambda leaf: leaf + 0.1, params)  # biases that are not 0
+        leaves, structure = jax.tree.flatten(params)
+        drawn = 1 + 0.5 * jax.random.normal(jax.random.key(1), (len(leaves), 7))
+        gains = jax.tree.unflatten(structure, list(drawn))
+        hidden = jax.random.normal(jax.random.key(2), (7, 5))
+        inputs = jax.random.normal(jax.random.key(3), (7, 3))
+        recurrence = model.recurrence
+        assert recurrence is not None
+        assert recurrence.scaled_step is not None
+        found = recurrence.scaled_step(params, gains, hidden, inputs)
+        for row in range(7):
+            scaled = jax.tree.map(lambda leaf, gain, row=row: leaf * gain[row], params, gains)
+            expected = recurrence.step(scaled, hidden[row], inputs[row])
+            assert jnp.allclose(found[row], expected, rtol=1e-12, atol=0)

@@ -1,0 +1,120 @@
+"""What `stability_penalty` measures on trained networks beside its own `rho_hat`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxbench.base import Recurrence
+from jaxbench.interventions.mean_square import DENSE_LIMIT, rho_dense, rho_power
+from jaxbench.interventions.weight_noise import (
+    FirstOrder,
+    Groups,
+    first_order,
+    monte_carlo_growth,
+    predicted_growth,
+)
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, Float
+
+    from jaxbench.base import Key, PyTree
+
+HORIZONS = (0.125, 0.25, 0.5, 1.0)
+rho_power_each = jax.jit(jax.vmap(rho_power, (0, 0, None)))
+
+
+def growth_under_noise(
+    recurrence: Recurrence,
+    params: PyTree,
+    inputs: Float[Array, "sequences time features"],
+    groups: Groups,
+    levels: Sequence[float],
+    key: Key,
+    paths: int,
+) -> dict[str, Any]:
+    """Mean-square deviations under weight noise, predicted and measured [levels, horizons].
+
+    Args:
+        recurrence: of the model.
+        params: its parameters.
+        inputs: of the sequences over which deviations are averaged.
+        groups: which weights share a noise, as for `group_members`.
+        levels: standard deviations of the noise.
+        key: of the noise.
+        paths: noise paths of each level; the sampling error is reported.
+    """
+    horizons = np.ceil(np.array(HORIZONS) * inputs.shape[1]).astype(int)
+    start = recurrence.initial_hidden(params, inputs.shape[:1])
+    sigmas = jnp.asarray(levels, start.dtype)
+
+    def predict(start: Array, inputs: Array) -> tuple[Array, Array]:
+        return predicted_growth(recurrence.step, params, start, inputs, groups, sigmas)
+
+    def simulate(level: tuple[Array, Key]) -> Any:
+        return monte_carlo_growth(
+            recurrence.step,
+            params,
+            start,
+            inputs,
+            groups,
+            *level,
+            paths,
+            recurrence.readout,
+            recurrence.scaled_step,
+        )
+
+    lift, injected = jax.tree.map(
+        lambda each: jnp.mean(each, axis=0)[:, horizons - 1], jax.vmap(predict)(start, inputs)
+    )
+    measured = jax.lax.map(simulate, (sigmas, jax.random.split(key, sigmas.size)))
+    deviation = measured.hidden[:, horizons - 1]
+    return {
+        "noise_sigma": sigmas,
+        "horizons": jnp.asarray(horizons),
+        "log_predicted": jnp.log(lift),
+        "log_injected": jnp.log(injected),
+        "log_measured": jnp.log(deviation),
+        "log_measured_error": measured.standard_error[:, horizons - 1] / deviation,
+        "output_deviation": jnp.mean(measured.output, axis=1),
+    }
+
+
+def first_orders(
+    recurrence: Recurrence,
+    params: PyTree,
+    inputs: Float[Array, "time features"],
+    groups: Groups,
+    count: int,
+) -> FirstOrder:
+    """The first order of `count` evenly spread time steps, the last among them [count, ...]."""
+
+    def advance(hidden: Array, now: Array) -> tuple[Array, Array]:
+        return recurrence.step(params, hidden, now), hidden
+
+    _, before = jax.lax.scan(advance, recurrence.initial_hidden(params, ()), inputs)
+    times = np.linspace(0, len(inputs) - 1, count + 1).astype(int)[1:]
+
+    def at(hidden: Array, now: Array) -> FirstOrder:
+        return first_order(recurrence.step, params, hidden, now, groups)
+
+    return jax.vmap(at)(before[times], inputs[times])
+
+
+def exact_growth(orders: FirstOrder, sigma: float) -> dict[str, np.ndarray]:
+    """The exact growth of the lift at each point, and the two estimates of it, on the host [count].
+
+    A model of more than 64 hidden units gives none.
+    """
+    Js, Bs = np.asarray(orders.J), np.asarray(orders.B)
+    if Js.shape[-1] > DENSE_LIMIT:
+        return {}
+    return {
+        "exact_rho": np.array([rho_dense(J, B, sigma) for J, B in zip(Js, Bs, strict=True)]),
+        "exact_rho_by_norm": (1 + sigma**2) * np.linalg.norm(Js, 2, axis=(1, 2)) ** 2,
+        "exact_rho_by_power": np.asarray(rho_power_each(Js, Bs, sigma)),
+    }

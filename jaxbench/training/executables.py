@@ -1,0 +1,75 @@
+"""Executables: programs of a block, compiled side by side while other work goes on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import jax
+
+from jaxbench.devices import available_cores
+from jaxbench.training.cost import ProgramCost
+from jaxbench.training.layout import Layout
+
+ONCE_A_BLOCK = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
+USUAL = {"xla_backend_optimization_level": 1}
+CPU_OPTIONS: dict[str, dict[str, Any]] = {"start": ONCE_A_BLOCK}
+"""Compiler options by program on CPU; others are `USUAL`.
+
+`start` runs once a block, and compiles several times faster like this.  For the others level 1 runs
+as fast as level 3 and compiles a quarter faster.
+"""
+
+COMPILERS = ThreadPoolExecutor(available_cores(), thread_name_prefix="jaxbench-compile")
+"""XLA compiles without holding the interpreter, one program mostly on one core."""
+
+
+class Executable:
+    """One program for blocks of one layout, traced and compiled in the background.
+
+    Args:
+        layout: of the blocks.
+        function: `(shared, *run)`, of one run.
+        name: of the program.
+        arguments: of the lifted function, as arrays or as descriptions of them.
+    """
+
+    def __init__(
+        self, layout: Layout, function: Callable[..., Any], name: str, arguments: tuple[Any, ...]
+    ) -> None:
+        self.cost = ProgramCost(name, 0.0)
+        self._lifted = layout.over_runs(function)
+        self._layout = layout
+        self._arguments = arguments
+        self._compiled = COMPILERS.submit(self._compile)
+
+    def _compile(self) -> jax.stages.Compiled:
+        began = time.perf_counter()
+        on_cpu = self._layout.devices[0].platform == "cpu"
+        options = CPU_OPTIONS.get(self.cost.name, USUAL) if on_cpu else None
+        compiled = self._lifted.lower(*self._arguments).compile(options)
+        self.cost.compile_seconds = time.perf_counter() - began
+        analysis = compiled.memory_analysis()
+        self.cost.temporary_bytes = getattr(analysis, "temp_size_in_bytes", None)
+        return compiled
+
+    @property
+    def outputs(self) -> Any:
+        """A description of what it returns, known before it is compiled."""
+        return self._layout.describe(jax.eval_shape(self._lifted, *self._arguments))
+
+    @property
+    def ready(self) -> bool:
+        """Whether it is compiled."""
+        return self._compiled.done()
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Run it and wait for its results."""
+        compiled = self._compiled.result()
+        began = time.perf_counter()
+        results = jax.block_until_ready(compiled(*arguments))
+        self.cost.run_seconds += time.perf_counter() - began
+        self.cost.calls += 1
+        return results

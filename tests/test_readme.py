@@ -1,0 +1,73 @@
+"""What the README shows is run: its Python, its config, its commands' names."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jaxbench import cli, config, study
+from jaxbench.base import Progress
+
+README = Path(__file__).parent.parent / "README.md"
+
+
+def blocks(language: str) -> list[str]:
+    """The fenced code blocks of one language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", README.read_text(), re.M | re.S)
+
+
+def test_the_library_examples_run() -> None:
+    """Every Python block but the idea's file is a script of its own."""
+    scripts = [block for block in blocks("python") if "def build" not in block]
+    assert len(scripts) == 2
+    for script in scripts:
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.strip()
+
+
+def test_the_example_config_loads(tmp_path: Path) -> None:
+    (block,) = blocks("toml")
+    path = tmp_path / "my_study.toml"
+    path.write_text(block)
+    loaded = config.load(str(path))
+    assert loaded.protocol.seeds == 16
+    assert loaded.grid_of("idea")["weight"] == (0.3, 1.0, 3.0)
+
+
+def test_the_example_idea_runs(tmp_path: Path) -> None:
+    """The file that the README shows, in a small study, acts and is judged."""
+    (idea,) = [block for block in blocks("python") if "def build" in block]
+    (tmp_path / "my_idea.py").write_text(idea)
+    document: dict[str, Any] = {
+        "name": "mine",
+        "track": {"name": "dynamics", "preset": "quick", "train_size": 32},
+        "model": {"name": "rnn_small", "hidden": 4},
+        "training": {"epochs": 3},
+        "protocol": {"seeds": 2, "tuning_seeds": 1},
+        "grid": {"learning_rate": [0.01]},
+        "arms": {
+            "baseline": {"intervention": "my_idea.py", "fixed": {"weight": 0.0}},
+            "idea": {"intervention": "my_idea.py", "fixed": {"weight": 10.0}},
+        },
+        "comparisons": [{"idea": "idea", "baseline": "baseline", "role": "primary"}],
+    }
+    report = study.run_study(config.from_run(document, tmp_path), progress=Progress())
+    assert report["bench_report"]["comparison"]["acted"]
+
+
+@pytest.mark.parametrize("line", [line for block in blocks("sh") for line in block.splitlines()])
+def test_the_commands_exist(line: str) -> None:
+    """Each `jaxbench` command and option in a shell block is one that the program has."""
+    for command in re.findall(r"jaxbench (.*?)(?:\s+#|&&|$)", line):
+        words = command.split()
+        if words[0].startswith("--"):
+            options, known = words[:1], cli.cli
+        else:
+            known = cli.cli.commands[words[0]]
+            options = [word for word in words[1:] if word.startswith("--")]
+        names = {option for parameter in known.params for option in parameter.opts}
+        assert set(options) <= names
