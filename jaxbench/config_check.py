@@ -70,7 +70,7 @@ def resolve(
     problems.update(checks[quick].problems)
     for use, check in checks.items():
         for place, problem in check.problems.items():
-            in_quick = use and contains(quick_table, place)
+            in_quick = use and contains(quick_table, place) and place not in changed
             if place in problems:
                 if in_quick and not contains(plain, place):
                     del problems[place]

@@ -491,3 +491,11 @@ def test_an_idea_needs_what_its_model_or_track_offers() -> None:
     assert str(caught.value) == (
         "arms.mine: pruning needs a model or track that is recurrent; net on task is relu, sequence"
     )
+
+
+def test_a_bad_number_of_seeds_is_told_as_the_command_lines(folder: Path) -> None:
+    """`--seeds` lies over `[quick]` too, and must not be blamed on that table's line."""
+    path = folder / "good.toml"
+    path.write_text(f"{path.read_text()}\n[quick.protocol]\nseeds = 3\n")
+    with pytest.raises(config.ConfigError, match=r"from the command line: protocol.seeds: expect"):
+        load("good.toml", seeds=1)

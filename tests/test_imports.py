@@ -16,7 +16,7 @@ ALLOWED = {
     "tracks": {"base", "tracks"},
     "models": {"base", "models"},
     "interventions": {"base", "interventions"},
-    "training": {"base", "devices", "training"},
+    "training": {"base", "training"},
     "judging": {"base", "judging"},
 }
 

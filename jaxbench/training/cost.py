@@ -21,8 +21,7 @@ class ProgramCost:
 
     Attributes:
         name: of the program.
-        compile_seconds: to trace, lower and compile; programs compile side by side, so their sum is
-            more than the time that passes.
+        compile_seconds: to trace, lower and compile, partly while other programs ran.
         temporary_bytes: its temporary memory on all devices, if the backend tells.
         run_seconds, calls: how long it ran, and how often.
     """

@@ -304,7 +304,7 @@ class Engine:
         return Block(runs[0].recipe, layout, runs, positions, active, inputs)
 
     def _compile_ahead(self, block: Block) -> None:
-        """Begin to compile, side by side, every program that a block will need."""
+        """Begin to compile every program that a block will need, in the order of their need."""
         wanted = (block.recipe.full_key, block.layout)
         if wanted in self._ahead:
             return

@@ -1,4 +1,4 @@
-"""Executables: programs of a block, compiled side by side while other work goes on."""
+"""Executables: programs of a block, compiled in the background while others run."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
+from jax.stages import Compiled, Lowered
 
-from jaxbench.devices import available_cores
 from jaxbench.training.cost import ProgramCost
 from jaxbench.training.layout import Layout
 
@@ -22,8 +22,8 @@ CPU_OPTIONS: dict[str, dict[str, Any]] = {"start": ONCE_A_BLOCK}
 as fast as level 3 and compiles a quarter faster.
 """
 
-COMPILERS = ThreadPoolExecutor(available_cores(), thread_name_prefix="jaxbench-compile")
-"""XLA compiles without holding the interpreter, one program mostly on one core."""
+COMPILER = ThreadPoolExecutor(1, thread_name_prefix="jaxbench-compile")
+"""Traces and compiles in the order asked for: the first programs run while later ones compile."""
 
 
 class Executable:
@@ -40,17 +40,22 @@ class Executable:
         self, layout: Layout, function: Callable[..., Any], name: str, arguments: tuple[Any, ...]
     ) -> None:
         self.cost = ProgramCost(name, 0.0)
-        self._lifted = layout.over_runs(function)
         self._layout = layout
-        self._arguments = arguments
-        self._compiled = COMPILERS.submit(self._compile)
+        self._lowered = COMPILER.submit(self._lower, function, arguments)
+        self._compiled = COMPILER.submit(self._compile)
 
-    def _compile(self) -> jax.stages.Compiled:
+    def _lower(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Lowered:
+        began = time.perf_counter()
+        lowered = self._layout.over_runs(function).lower(*arguments)
+        self.cost.compile_seconds += time.perf_counter() - began
+        return lowered
+
+    def _compile(self) -> Compiled:
         began = time.perf_counter()
         on_cpu = self._layout.devices[0].platform == "cpu"
         options = CPU_OPTIONS.get(self.cost.name, USUAL) if on_cpu else None
-        compiled = self._lifted.lower(*self._arguments).compile(options)
-        self.cost.compile_seconds = time.perf_counter() - began
+        compiled = self._lowered.result().compile(options)
+        self.cost.compile_seconds += time.perf_counter() - began
         analysis = compiled.memory_analysis()
         self.cost.temporary_bytes = getattr(analysis, "temp_size_in_bytes", None)
         return compiled
@@ -58,7 +63,7 @@ class Executable:
     @property
     def outputs(self) -> Any:
         """A description of what it returns, known before it is compiled."""
-        return self._layout.describe(jax.eval_shape(self._lifted, *self._arguments))
+        return self._layout.describe(self._lowered.result().out_info)
 
     @property
     def ready(self) -> bool:
