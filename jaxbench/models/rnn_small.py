@@ -42,7 +42,7 @@ class Affine(nn.Module):
 class GRUCell(nn.Module):
     """Holds the parameters of a GRU cell under the names of `flax.linen.GRUCell`.
 
-    They are drawn from the same distributions; the three gates' kernels are drawn together, which
+    They are drawn from the same distributions; the three gates' kernels are drawn in a loop, which
     compiles several times faster than one by one.
     """
 
@@ -80,8 +80,12 @@ class GRUNetwork(nn.Module):
 def draw_kernels(
     initializer: nn.initializers.Initializer, keys: Array, inputs: int, features: int
 ) -> Float[Array, "kernels inputs features"]:
-    """Draw one kernel a key, all at once, in jax's default float."""
-    return jax.vmap(lambda key: initializer(key, (inputs, features), float))(keys)
+    """Draw one kernel a key, in jax's default float.
+
+    One after another: XLA:CPU computes a batch of decompositions (the orthogonal kernels' QR) on
+    the threads that its devices wait on, and with several devices and 64 units it waits for ever.
+    """
+    return jax.lax.map(lambda key: initializer(key, (inputs, features), float), keys)
 
 
 def fuse(cell: PyTree) -> tuple[Array, Array, Array, Array]:

@@ -123,12 +123,15 @@ def automatic(
 
     On CPU the block's shape is always the same, so that a run's numbers do not depend on how many
     others there are.  `width` forces the number of runs that a device trains at once; more than
-    one means `vmap` on CPU too.
+    one means `vmap` on CPU too, and one device there: XLA:CPU computes batches of decompositions on
+    the threads that its devices wait on, and several devices can wait for ever.
     """
     each = math.ceil(count / len(devices))
+    on_cpu = devices[0].platform == "cpu"
     if width is not None:
-        return Layout(tuple(devices), width, vectorized=width > 1)
-    if devices[0].platform == "cpu":
+        used = devices[:1] if on_cpu and width > 1 else devices
+        return Layout(tuple(used), width, vectorized=width > 1)
+    if on_cpu:
         return Layout(tuple(devices), CPU_SLOTS, vectorized=False)
     free = free_bytes(devices[0])
     bound = each if free is None else max(1, int(0.6 * free / run_bytes()))

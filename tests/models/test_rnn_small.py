@@ -238,3 +238,13 @@ def test_scaled_step_is_the_step_with_scaled_leaves() -> None:
             scaled = jax.tree.map(lambda leaf, gain, row=row: leaf * gain[row], params, gains)
             expected = recurrence.step(scaled, hidden[row], inputs[row])
             assert jnp.allclose(found[row], expected, rtol=1e-12, atol=0)
+
+
+def test_no_decomposition_is_batched() -> None:
+    """XLA:CPU with several devices may wait for ever on a batch of large ones (64 units)."""
+    init = jax.jit(rnn_small.build(outputs=OUTPUTS, hidden=HIDDEN).init)
+    text = init.lower(jax.random.key(0), jnp.zeros((BATCH, TIME, FEATURES))).as_text()
+    calls = [line for line in text.splitlines() if "@lapack" in line]
+    assert calls
+    for call in calls:
+        assert f"tensor<{len(rnn_small.GATES)}x{HIDDEN}x{HIDDEN}x" not in call
