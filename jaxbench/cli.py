@@ -15,6 +15,9 @@ from typing import Any, NoReturn
 import click
 
 from jaxbench.base import JaxbenchError
+from jaxbench.commands.audit import audit
+from jaxbench.commands.compare import compare
+from jaxbench.commands.power import power
 
 INTERRUPTED = 130
 TRACEBACK = "JAXBENCH_TRACEBACK"
@@ -27,11 +30,15 @@ Examples:
   jaxbench run stability_penalty
   jaxbench run stability_penalty --quick --set training.epochs=3
   jaxbench run my_study.toml --seeds 16 --out results
+  jaxbench compare baseline.csv idea.csv --direction lower
+  jaxbench audit report.json
+  jaxbench power --effect 0.5
 
 \b
 Exit codes:
   0    done: the study was judged, whatever the verdict
-  1    failure: an error in jaxbench, in a component, or in writing the report
+  1    failure: an error in jaxbench, in a component, or in writing the report; or
+       audit found contradictions
   2    bad input: an unknown name, a wrong config or option, an unwritable folder
   130  interrupted (Ctrl-C)
 
@@ -202,6 +209,10 @@ def list_names() -> None:
         click.echo(title)
         for name, summary in names.items():
             click.echo(f"  {name:<{width}}  {summary}".rstrip())
+
+
+for command in (compare, audit, power):
+    cli.add_command(command)
 
 
 @contextlib.contextmanager

@@ -158,9 +158,7 @@ def standing(out: str | os.PathLike[str], look: Look) -> Standing:
     from jaxbench.judging import holm
 
     family = [
-        each
-        for each in read(out)
-        if (each.track, each.baseline) == (look.track, look.baseline)
+        each for each in read(out) if (each.track, each.baseline) == (look.track, look.baseline)
     ]
     corrected = dict(
         zip([each.identity for each in family], holm([each.p for each in family]), strict=True)

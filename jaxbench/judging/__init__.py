@@ -42,6 +42,7 @@ _MODULE_OF = {
         "pairs": ("PairedScores", "ScoreSummary", "paired_scores"),
         "ranks": ("signed_rank_test", "signed_ranks"),
         "selection": ("V1_ASYMMETRY", "Selection", "edge_of_grid", "select", "select_v1"),
+        "sequential": ("SequentialState", "SequentialTest", "sign_flip_wealth"),
         "sign_flip": ("SignFlipTest", "attainable_p", "legacy_signflip_p", "sign_flip_test"),
         "signatures": ("SignatureResult", "judge", "overall_state", "rule_digest"),
         "spread": ("Spread", "measure_spread", "standard_deviation"),

@@ -26,29 +26,34 @@ def number(value: float | None) -> str:
 def verdict(bench: Bench, primary: Comparison) -> str:
     """Say in a few sentences what came out."""
     place = f"On {bench['track']} with {bench['model']} over {primary.n_pairs} paired seeds"
-    if not primary.acted:
-        return (
-            f"{place} the idea did not act: every difference is exactly 0 "
-            f"(p = {primary.p_value:.4g}). {signature(bench)}"
-        )
-    outcome = OUTCOMES[primary.outcome]
-    if primary.negligible:
+    return f"{place} {finding(primary, bench['metric']['name'])}. {signature(bench)}"
+
+
+def finding(comparison: Comparison, metric: str) -> str:
+    """Say what a comparison found, with its numbers, to follow where it was made."""
+    kind = "exact p" if comparison.p_value_exact else "p"
+    p_value = f"{kind} = {comparison.p_value:.4g}"
+    if not comparison.acted:
+        return f"the idea did not act: every difference is exactly 0 ({p_value})"
+    outcome = OUTCOMES[comparison.outcome]
+    if comparison.negligible:
         outcome += ", by a difference too small to matter"
-    if primary.delta_mean is None or primary.intervals is None:
-        lost = f"{primary.baseline.diverged} baseline and {primary.idea.diverged} idea runs"
-        numbers = f"{lost} diverged, so ranks decide; p = {primary.p_value:.4g}"
+    if comparison.delta_mean is None or comparison.intervals is None:
+        lost = f"{comparison.baseline.diverged} baseline and {comparison.idea.diverged} idea runs"
+        numbers = f"{lost} diverged, so ranks decide; {p_value}"
     else:
-        interval = primary.intervals.t
-        level = round(100 * (1 - primary.alpha))
+        interval = comparison.intervals.t
+        level = round(100 * (1 - comparison.alpha))
         numbers = (
-            f"mean {bench['metric']['name']} {number(primary.idea.mean)} against "
-            f"{number(primary.baseline.mean)}, difference {primary.delta_mean:+.4g} "
+            f"mean {metric} {number(comparison.idea.mean)} against "
+            f"{number(comparison.baseline.mean)}, difference {comparison.delta_mean:+.4g} "
             f"({level} % interval {interval.low:+.4g} to {interval.high:+.4g}), "
-            f"{primary.idea_wins}/{primary.n_pairs} wins, exact p = {primary.p_value:.4g}"
+            f"{comparison.idea_wins}/{comparison.n_pairs} wins, {p_value}"
         )
-    if primary.family_size > 1:
-        numbers += f", corrected for {primary.family_size} comparisons {primary.p_corrected:.4g}"
-    return f"{place} {outcome}: {numbers}. {signature(bench)}"
+    if comparison.family_size > 1:
+        corrected = f"{comparison.p_corrected:.4g}"
+        numbers += f", corrected for {comparison.family_size} comparisons {corrected}"
+    return f"{outcome}: {numbers}"
 
 
 def signature(bench: Bench) -> str:

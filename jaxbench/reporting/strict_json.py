@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from jaxbench.base import JaxbenchError
@@ -45,11 +45,16 @@ def dumps(document: Any) -> str:
     return json.dumps(plain(document), indent=1, allow_nan=False) + "\n"
 
 
-def loads(text: str | bytes) -> Any:
+def loads(text: str | bytes, read_number: Callable[[str], float] | None = None) -> Any:
     """Read a document, refusing NaN, infinities and keys that stand twice.
 
+    Args:
+        text: the document.
+        read_number: makes a number of each literal, NaN and the infinities included, and may accept
+            what this module would refuse.
+
     Raises:
-        JaxbenchError: it is no strict JSON.
+        JaxbenchError: it is no strict JSON, or nested too deeply to be read.
     """
 
     def number(literal: str) -> float:
@@ -65,6 +70,14 @@ def loads(text: str | bytes) -> Any:
         return result
 
     try:
-        return json.loads(text, parse_float=number, parse_constant=number, object_pairs_hook=table)
+        return json.loads(
+            text,
+            parse_int=read_number or int,
+            parse_float=read_number or number,
+            parse_constant=read_number or number,
+            object_pairs_hook=table,
+        )
     except ValueError as error:
         raise JaxbenchError(f"not strict JSON: {error}") from error
+    except RecursionError as error:
+        raise JaxbenchError("not readable: it is nested too deeply") from error

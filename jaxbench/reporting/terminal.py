@@ -84,7 +84,7 @@ def tuning(bench: Mapping[str, Any], console: Console) -> None:
     tried = [trial["cfg"] for arm in arms.values() for trial in arm["sweep"]]
     varied = [name for name in _keys(tried) if len({repr(c.get(name)) for c in tried}) > 1]
     varied = varied or _keys(tried)
-    table = _table(
+    table = make_table(
         "arm", *varied, f"{split} {bench['metric']['name']}", "std", "diverged", "", "edge"
     )
     for name, arm in arms.items():
@@ -97,7 +97,7 @@ def tuning(bench: Mapping[str, Any], console: Console) -> None:
             lost = trial.get("diverged")
             lost = len(lost) if isinstance(lost, Sequence) else lost or 0
             row = [name, *cells, number(trial["mean"]), number(trial.get("std")), number(lost)]
-            _row(table, [*row, *marks], "bold" if chosen else "")
+            add_row(table, [*row, *marks], "bold" if chosen else "")
     section("Tuning", console, table)
     if bench["protocol"].get("asymmetric"):
         console.print(Text("The arms were selected by different rules (protocol v1).", "yellow"))
@@ -108,7 +108,7 @@ def pairs(bench: Mapping[str, Any], console: Console) -> None:
     metric = bench["metric"]
     unit = f" ({metric['unit']})" if metric["unit"] else ""
     judged = bench["comparison"]
-    table = _table("seed", "baseline", "idea", "idea - baseline")
+    table = make_table("seed", "baseline", "idea", "idea - baseline")
     baseline, idea = bench["baseline"]["full"], bench["idea"]["full"]
     rows = zip(
         bench["protocol"]["evaluation_seeds"], baseline["per_seed"], idea["per_seed"],
@@ -116,11 +116,11 @@ def pairs(bench: Mapping[str, Any], console: Console) -> None:
     )  # fmt: skip
     for seed, base, other, difference in rows:
         scores = [number(score, missing="diverged") for score in (base, other)]
-        _row(table, [str(seed), *scores, number(difference, signed=True)])
+        add_row(table, [str(seed), *scores, number(difference, signed=True)])
     delta = number(judged["delta_mean"], signed=True)
     means = [number(baseline["mean"]), number(idea["mean"]), delta]
-    _row(table, ["mean", *means], "bold")
-    _row(table, ["std", number(baseline["std"]), number(idea["std"]), ""])
+    add_row(table, ["mean", *means], "bold")
+    add_row(table, ["std", number(baseline["std"]), number(idea["std"]), ""])
     section(f"Test {metric['name']}{unit}, {bench['metric_direction']}", console, table)
 
 
@@ -155,7 +155,7 @@ def comparison(bench: Mapping[str, Any], console: Console) -> None:
     table.add_column(overflow="fold")
     for name, value in rows.items():
         if value not in (None, "-"):
-            _row(table, [name, str(value)], COLOURS.get(str(value), ""))
+            add_row(table, [name, str(value)], COLOURS.get(str(value), ""))
     section("Comparison", console, table)
     for sentence in judged.get("warnings", ()):
         console.print(Text(f"Note: {sentence}", style="yellow"))
@@ -166,21 +166,21 @@ def others(bench: Mapping[str, Any], console: Console) -> None:
     listed = bench.get("comparisons", ())
     if len(listed) < 2:
         return
-    table = _table("role", "idea", "baseline", "difference", "p", "p corrected", "outcome")
+    table = make_table("role", "idea", "baseline", "difference", "p", "p corrected", "outcome")
     for each in listed:
         p_values = [number(each["p_value"]), number(each.get("p_corrected"))]
         names = [str(each.get("idea_arm", "")), str(each.get("baseline_arm", ""))]
         delta = number(each["delta_mean"], signed=True)
         outcome = str(each.get("outcome", ""))
-        _row(table, [each["role"], *names, delta, *p_values, outcome], COLOURS.get(outcome, ""))
+        add_row(table, [each["role"], *names, delta, *p_values, outcome], COLOURS.get(outcome, ""))
     section("All comparisons", console, table)
 
 
 def references(bench: Mapping[str, Any], console: Console) -> None:
     """Print what methods without a network score on the same data."""
-    table = _table("reference", "mean", "std")
+    table = make_table("reference", "mean", "std")
     for name, scores in bench.get("references", {}).items():
-        _row(table, [name, number(scores.get("mean")), number(scores.get("std"))])
+        add_row(table, [name, number(scores.get("mean")), number(scores.get("std"))])
     if table.row_count:
         section("Reference scores", console, table)
 
@@ -200,12 +200,12 @@ def signatures(mechanism: Mapping[str, Any], console: Console) -> None:
         null = {f"null ({signature.get('null_name') or 'none named'})": signature.get("null")}
         controls = {f"control {k}": v for k, v in (signature.get("controls") or {}).items()}
         findings = {"idea": signature.get("subject"), **null, **controls}
-        table = _table("tested on", "passes", "error", "because")
+        table = make_table("tested on", "passes", "error", "because")
         for name, finding in findings.items():
             if finding:
                 passed = number(finding.get("passed"), missing="untestable")
                 error = number(finding.get("error"))
-                _row(table, [name, passed, error, finding.get("reason", "")])
+                add_row(table, [name, passed, error, finding.get("reason", "")])
         if table.row_count:
             console.print(table)
         if signature.get("skill") is not None:
@@ -216,11 +216,11 @@ def cost(bench: Mapping[str, Any], console: Console) -> None:
     """Print what each arm and the whole study cost."""
     columns = {name: arm.get("cost", {}) for name, arm in bench["arms"].items()}
     columns["whole study"] = bench.get("cost", {})
-    table = _table("cost", *columns)
+    table = make_table("cost", *columns)
     for key in _keys(columns.values()):
         values = [column.get(key) for column in columns.values()]
         if not any(isinstance(value, Mapping | list) for value in values):
-            _row(table, [key.replace("_", " "), *map(number, values)])
+            add_row(table, [key.replace("_", " "), *map(number, values)])
     if table.row_count:
         section("Cost", console, table)
 
@@ -238,7 +238,7 @@ def section(title: str, console: Console, table: Table | None = None) -> None:
         console.print(table)
 
 
-def _table(*headings: str) -> Table:
+def make_table(*headings: str) -> Table:
     """Make a table without columns that cut numbers off."""
     table = Table(box=SIMPLE, show_edge=False, pad_edge=False)
     for heading in headings:
@@ -246,7 +246,7 @@ def _table(*headings: str) -> Table:
     return table
 
 
-def _row(table: Table, cells: Iterable[str], style: str = "") -> None:
+def add_row(table: Table, cells: Iterable[str], style: str = "") -> None:
     """Add a row of text, none of which is markup."""
     table.add_row(*(Text(cell) for cell in cells), style=style or None)
 

@@ -1,0 +1,1 @@
+"""Commands that need no training, one a file: parse and call."""

@@ -1,0 +1,37 @@
+"""`jaxbench audit`: whether a report follows from its own numbers."""
+
+from __future__ import annotations
+
+import click
+
+from jaxbench.commands.output import json_option, show
+
+HELP = """Recompute what a report derives from its own numbers, and say what is weak about it.
+
+FILE is a report of jaxbench or one in the style of the reference reports, wherever it puts its
+scores and sweeps.  Listed are the numbers that contradict others, those that agree, all that cannot
+be checked, and weaknesses: an optimum at the edge of its grid, selection on test scores, unequal
+tuning, p-values out of reach, vacuous signatures, scores no better than a linear reference.
+Numbers are compared within the rounding that they are written with.
+
+\b
+Examples:
+  jaxbench audit results/my_study/0123456789ab/report.json
+  jaxbench audit report.json --json
+
+\b
+Exit codes: 0 nothing contradicts, 1 something does, 2 the file cannot be read.
+"""
+
+
+@click.command(help=HELP)
+@click.argument("file", metavar="FILE")
+@json_option
+@click.pass_context
+def audit(context: click.Context, file: str, as_json: bool) -> None:
+    """Audit a report."""
+    from jaxbench.reporting.audit import audit_file, render
+
+    result = audit_file(file)
+    show(result, render, as_json)
+    context.exit(0 if result.clean else 1)

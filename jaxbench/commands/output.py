@@ -1,0 +1,38 @@
+"""Output of commands: a report for people or strict JSON, on stdout."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+class Result(Protocol):
+    """What a command found."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give everything as strict JSON."""
+
+
+ResultType = TypeVar("ResultType", bound=Result)
+
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON on stdout, not tables."
+)
+
+
+def show(result: ResultType, render: Callable[[ResultType, Console], None], as_json: bool) -> None:
+    """Print a result on stdout."""
+    if as_json:
+        from jaxbench.reporting import strict_json
+
+        click.echo(strict_json.dumps(result.to_dict()), nl=False)
+    else:
+        from jaxbench.reporting import terminal
+
+        render(result, terminal.console_for(sys.stdout))

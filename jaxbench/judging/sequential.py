@@ -1,0 +1,162 @@
+"""Sequential: a paired test that stays valid however often one looks, for more seeds on demand.
+
+The bet: before the sign of a difference is seen, its size is known; stake a share of the wealth on
+the sign.  Where differences are symmetric about zero, as the sign-flip test assumes too, no bet on
+a fair coin gains on average, so that wealth of 1 / alpha is a proof at level alpha at any moment.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from jaxbench.base import JaxbenchError
+from jaxbench.judging.arguments import check_fraction
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+    from numpy.typing import ArrayLike
+
+STRENGTHS = (0.5, 1.0, 2.0)
+"""Bets are made at each of these strengths, with equal shares of the wealth."""
+
+LARGEST_LOGARITHM = 700.0
+"""Wealth is stated up to exp of this."""
+
+
+class Wealth(NamedTuple):
+    """Logarithms of the wealth after each difference, having started with 1.
+
+    Attributes:
+        greater: from bets on positive differences.
+        less: from bets on negative ones.
+        both: from half of the wealth in each.
+    """
+
+    greater: Float[np.ndarray, "*studies pairs"]
+    less: Float[np.ndarray, "*studies pairs"]
+    both: Float[np.ndarray, "*studies pairs"]
+
+
+class SequentialState(NamedTuple):
+    """What a sequential test says after the differences so far.
+
+    Attributes:
+        pairs: number of differences seen.
+        e_value: the wealth now.
+        p_anytime: 1 over the greatest wealth so far, at most 1: a p-value at any time.
+        decided: whether it has ever been at most alpha.
+        decided_at: after how many differences that was; None if undecided.
+        sign: of the mean difference by the greater of both bets, then or now; 0 for a draw.
+    """
+
+    pairs: int
+    e_value: float
+    p_anytime: float
+    decided: bool
+    decided_at: int | None
+    sign: int
+
+
+def sign_flip_wealth(differences: Float[np.ndarray, "*studies pairs"]) -> Wealth:
+    """Bet on the sign of every difference in turn.
+
+    At strength k the wealth is multiplied by 1 + s_i tanh(k u_i), with the sign s_i and the size
+    u_i = |d_i| / sqrt(mean_{j <= i} d_j^2).  Given all sizes the signs are fair coins under the
+    null hypothesis, so that the expected factor is exactly 1 and the wealth is a martingale; it
+    exceeds 1 / alpha at any time with a chance of at most alpha (Ville).  No scale is assumed: u
+    has none.  For normal differences of mean m and variance v the bet of greatest growth is
+    tanh(m |d| / v), which is k = z sqrt(1 + z^2) with z = m / sqrt(v): the mixture over strengths
+    comes close to it without knowing z.
+
+    Args:
+        differences: idea minus baseline, seeds along the last axis in the order in which they ran;
+            infinite where one run diverged (the largest bet there is), never NaN.
+
+    Reference: Ville (1939); de la Pena (1999), A general class of exponential inequalities for
+        martingales and ratios (symmetric differences); Ramdas, Ruf, Larsson & Koolen (2020),
+        Admissible anytime-valid sequential inference must rely on nonnegative martingales.
+    """
+    finite = np.isfinite(differences)
+    sizes = np.where(finite, np.abs(differences), 0.0)
+    root = np.hypot.accumulate(sizes, axis=-1)
+    seen = np.arange(1.0, differences.shape[-1] + 1.0)
+    relative = np.divide(sizes, root, out=np.zeros_like(sizes), where=root > 0.0)
+    counted = np.sqrt(np.cumsum(finite, axis=-1))
+    u = np.where(finite, relative * counted, np.sqrt(seen))
+    signed = np.sign(differences) * u
+    greater, less = (_mixture(side * signed) for side in (1.0, -1.0))
+    return Wealth(greater, less, np.logaddexp(greater, less) - math.log(2.0))
+
+
+def _mixture(
+    signed: Float[np.ndarray, "*studies pairs"],
+) -> Float[np.ndarray, "*studies pairs"]:
+    """Give the logarithm of the mean wealth over strengths; log(1 + tanh x) = x - log cosh x."""
+    bets = np.multiply.outer(np.array(STRENGTHS), signed)
+    log_cosh = np.logaddexp(bets, -bets) - math.log(2.0)
+    wealth = np.cumsum(bets - log_cosh, axis=-1)
+    return np.logaddexp.reduce(wealth, axis=0) - math.log(len(STRENGTHS))
+
+
+class SequentialTest:
+    """A two-sided test of "the differences are symmetric about zero" that one may watch.
+
+    The chance of ever deciding although they are is at most alpha, whenever one looks and whyever
+    one stops.  The price is power: a test at a number of seeds fixed beforehand needs fewer.
+    """
+
+    def __init__(self, alpha: float = 0.05) -> None:
+        """Begin with no differences.
+
+        Args:
+            alpha: level of the whole sequence of looks.
+
+        Raises:
+            JaxbenchError: an alpha outside (0, 1).
+        """
+        check_fraction(alpha, "alpha")
+        self.alpha = alpha
+        self._differences: Float[np.ndarray, " pairs"] = np.zeros(0)
+
+    def update(self, differences: ArrayLike) -> SequentialState:
+        """Take further differences, in the order in which their seeds ran, and say where it stands.
+
+        Args:
+            differences: idea minus baseline; infinite where one run diverged (see
+                `PairedScores.differences`), in no unit in particular; may be empty.
+
+        Raises:
+            JaxbenchError: not a flat list of numbers, or NaN among them.
+        """
+        try:
+            new = np.asarray(differences, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise JaxbenchError(f"differences must be numbers, one a seed; {error}.") from error
+        if new.ndim != 1 or np.isnan(new).any():
+            raise JaxbenchError(
+                "differences must be a flat list of numbers, without NaN: a diverged run counts as "
+                "an infinite difference, see PairedScores.differences."
+            )
+        self._differences = np.concatenate([self._differences, new])
+        return self.state
+
+    @property
+    def state(self) -> SequentialState:
+        """What the differences so far say."""
+        if not self._differences.size:
+            return SequentialState(0, 1.0, 1.0, False, None, 0)
+        wealth = sign_flip_wealth(self._differences)
+        proofs = np.flatnonzero(wealth.both >= -math.log(self.alpha))
+        decided_at = int(proofs[0]) + 1 if proofs.size else None
+        place = (decided_at or wealth.both.size) - 1
+        return SequentialState(
+            pairs=wealth.both.size,
+            e_value=math.exp(min(float(wealth.both[-1]), LARGEST_LOGARITHM)),
+            p_anytime=math.exp(min(0.0, -float(wealth.both.max()))),
+            decided=decided_at is not None,
+            decided_at=decided_at,
+            sign=int(np.sign(wealth.greater[place] - wealth.less[place])),
+        )

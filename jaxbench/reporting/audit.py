@@ -1,0 +1,176 @@
+"""Audit: whether a report follows from its own numbers, and what is weak about it."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from jaxbench.reporting import audit_checks, audit_weaknesses, terminal
+from jaxbench.reporting.audit_claims import choices, labels, signatures
+from jaxbench.reporting.audit_comparisons import comparison, families
+from jaxbench.reporting.audit_findings import Check, Findings, Status, Weakness
+from jaxbench.reporting.audit_prose import sentences
+from jaxbench.reporting.report_fields import Fields
+from jaxbench.reporting.written import Written, read_document
+from jaxbench.toml_text import Place, dotted
+
+ALONE = "nothing in the report says what it should be"
+SHOWN = 40
+"""Lines of each kind that are printed; JSON gives all."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Audit:
+    """What an audit found.
+
+    Attributes:
+        checks: one for each number and each label that was recomputed, and for every other number.
+        weaknesses: what makes the conclusion doubtful.
+        texts: sentences with digits in them, of which no more was read than the checks say.
+    """
+
+    checks: list[Check]
+    weaknesses: list[Weakness]
+    texts: list[Place]
+
+    def by_status(self, status: Status) -> list[Check]:
+        """Give the checks of one status."""
+        return [check for check in self.checks if check.status == status]
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing contradicts."""
+        return not self.by_status("contradicts")
+
+    @property
+    def summary(self) -> str:
+        """One sentence with the counts."""
+        agree, against, unchecked = (
+            len(self.by_status(status)) for status in ("agrees", "contradicts", "unchecked")
+        )
+        return (
+            f"{agree} of its numbers and labels agree with the others, {against} "
+            f"contradict{'s' if against == 1 else ''} them, {unchecked} numbers cannot be checked; "
+            f"{len(self.weaknesses)} weaknesses."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give everything as strict JSON."""
+        lists = {
+            status: [
+                {
+                    "path": dotted(check.place),
+                    "stated": check.stated,
+                    "expected": check.expected,
+                    "because": check.because,
+                    "within": check.within,
+                }
+                for check in self.by_status(status)
+            ]
+            for status in ("contradicts", "agrees", "unchecked")
+        }
+        weak = [
+            {"kind": each.kind, "path": dotted(each.place), "text": each.text}
+            for each in self.weaknesses
+        ]
+        texts = [dotted(place) for place in self.texts]
+        head = {"clean": self.clean, "summary": self.summary}
+        return head | lists | {"weak": weak, "texts": texts}
+
+
+def audit(document: Any) -> Audit:
+    """Recompute every derived number of a report, and look for weaknesses.
+
+    Args:
+        document: the report as `read_document` gives it.
+    """
+    fields, findings = Fields(document), Findings()
+    audit_checks.check(fields, findings)
+    compared = {place: comparison(fields, place, findings) for place in fields.comparisons}
+    primary = families(fields, compared, findings)
+    choices(fields, findings)
+    signatures(fields, findings)
+    labels(fields, primary, findings)
+    sentences(fields, findings)
+    audit_weaknesses.look(fields, findings)
+    texts = []
+    for place, value in fields.everything:
+        if isinstance(value, Written):
+            findings.unchecked(place, value, ALONE)
+        elif isinstance(value, str) and " " in value and any(map(str.isdigit, value)):
+            texts.append(place)
+    order = {place: index for index, (place, _) in enumerate(fields.everything)}
+    checks = sorted(findings.checks.values(), key=lambda check: order[check.place])
+    return Audit(checks, list(findings.weaknesses.values()), texts)
+
+
+def audit_file(path: str | os.PathLike[str]) -> Audit:
+    """Audit the report in a file.
+
+    Raises:
+        JaxbenchError: it cannot be read, or is not JSON.
+    """
+    return audit(read_document(path))
+
+
+# --------------------------------------------------------------------------------------------------
+# For people
+# --------------------------------------------------------------------------------------------------
+
+
+def render(result: Audit, console: Console) -> None:
+    """Print an audit: contradictions first, then weaknesses, what agrees, and what is left."""
+    console.print(Text(result.summary, style="green" if result.clean else "red"))
+    wrong = [
+        (dotted(check.place), check.stated, check.expected, check.because)
+        for check in result.by_status("contradicts")
+    ]
+    _list("Contradicts", ("where", "stated", "expected", "because"), wrong, console)
+    weak = [(each.kind, each.text) for each in result.weaknesses]
+    _list("Weak", ("what", "why"), weak, console)
+    right = collapsed(result.by_status("agrees"), lambda check: check.because)
+    _list("Agrees", ("where", "stated", "because"), right, console)
+    left = [(where, stated) for where, stated, _ in collapsed(result.by_status("unchecked"))]
+    _list("Cannot be checked", ("where", "stated"), left, console)
+    texts = [(dotted(place),) for place in result.texts]
+    _list("Sentences of which no more was read", ("where",), texts, console)
+
+
+def collapsed(
+    checks: list[Check], reason: Callable[[Check], str] = lambda check: ""
+) -> list[tuple[str, str, str]]:
+    """Write checks one a line, and those of one list in one line."""
+
+    def group(check: Check) -> tuple[str, str]:
+        inside = "".join("[]" if isinstance(p, int) else f".{p}" for p in check.place)
+        return inside.removeprefix("."), reason(check) if "[]" not in inside else ""
+
+    lines = []
+    for (where, because), group_of in itertools.groupby(checks, group):
+        together = list(group_of)
+        first = together[0]
+        if len(together) == 1:
+            lines.append((dotted(first.place), first.stated, because or reason(first)))
+        else:
+            several = f"{len(together)} numbers"
+            lines.append((where, several, reason(first)))
+    return lines
+
+
+def _list(
+    title: str, headings: tuple[str, ...], rows: Sequence[Sequence[str]], console: Console
+) -> None:
+    if not rows:
+        return
+    table = terminal.make_table(*headings)
+    for row in rows[:SHOWN]:
+        terminal.add_row(table, row)
+    terminal.section(f"{title} ({len(rows)})", console, table)
+    if len(rows) > SHOWN:
+        console.print(Text(f"... and {len(rows) - SHOWN} more; --json gives all"))
