@@ -11,8 +11,8 @@ import numpy as np
 
 from jaxbench.base import Batch, Intervention, Metric, Model, Splits, Track
 from jaxbench.interventions import none
-from jaxbench.models import rnn_small
-from jaxbench.tracks import dynamics, regression
+from jaxbench.models import mlp_tiny, rnn_small
+from jaxbench.tracks import dynamics, regression, tabular
 from jaxbench.training.engine import Engine
 from jaxbench.training.layout import Layout
 from jaxbench.training.runs import Recipe, Run, Schedule, TrainedRun
@@ -27,6 +27,18 @@ def recurrent_recipe(
         dynamics.build(**(options | track)),
         rnn_small.build(outputs=2, hidden=6),
         intervention or none.build(),
+        Schedule(epochs, batch_size=8),
+    )
+
+
+def mlp_recipe(intervention: Intervention | None = None, *, epochs: int = 2) -> Recipe:
+    """A rectified perceptron of a few units on Friedman's problem, as long as the phases last."""
+    intervention = intervention or none.build()
+    epochs = sum(phase.epochs for phase in intervention.phases) or epochs
+    return Recipe(
+        tabular.build(train_size=32, validation_size=8, test_size=8),
+        mlp_tiny.build(outputs=1, hidden=(6, 5)),
+        intervention,
         Schedule(epochs, batch_size=8),
     )
 
