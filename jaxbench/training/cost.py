@@ -76,7 +76,7 @@ def model_flops(recipe: Recipe) -> float:
     A backward pass is taken for two forward passes: 3 x forward x batch x steps.  What the
     intervention computes beside the model is not in it.
     """
-    forward = recipe.model.flops(Program(recipe).train_shape[1:])
+    forward = recipe.model.flops(recipe.train_shape[1:])
     return 3.0 * forward * recipe.schedule.batch_size * steps_of(recipe)
 
 

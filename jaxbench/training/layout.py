@@ -80,13 +80,14 @@ class Layout:
 
         `active` is a boolean scalar of each run; inactive runs cost nothing on CPU.
         """
+        once_traced = jax.jit(function)
 
         def one(shared: Any, active: jax.Array, *run: Any) -> Any:
             nothing = jax.tree.map(
                 lambda leaf: jnp.zeros(leaf.shape, leaf.dtype),
-                jax.eval_shape(function, shared, *run),
+                jax.eval_shape(once_traced, shared, *run),
             )
-            return jax.lax.cond(active, lambda: function(shared, *run), lambda: nothing)
+            return jax.lax.cond(active, lambda: once_traced(shared, *run), lambda: nothing)
 
         def on_one_device(shared: Any, active: jax.Array, *runs: Any) -> Any:
             if self.vectorized:

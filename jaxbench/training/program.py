@@ -6,7 +6,6 @@ Each function here is about one run; `jaxbench.training.layout` lifts it over a 
 from __future__ import annotations
 
 import dataclasses
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -58,15 +57,10 @@ class Program:
         """The model as the intervention wraps it."""
         return self.recipe.intervention.wrap_model(self.recipe.model)
 
-    @cached_property
-    def train_shape(self) -> tuple[int, ...]:
-        """The shape of the training inputs, [samples, ...]."""
-        return jax.eval_shape(self.recipe.track.generate, jax.random.key(0)).train.inputs.shape
-
     @property
     def steps_per_epoch(self) -> int:
         """Optimizer steps an epoch; a last batch that is not full is left out of that epoch."""
-        size, batch = self.train_shape[0], self.recipe.schedule.batch_size
+        size, batch = self.recipe.train_shape[0], self.recipe.schedule.batch_size
         if batch > size:
             raise JaxbenchError(
                 f"training.batch_size is {batch}, but the track has only {size} training samples; "

@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
+import jax
 import numpy as np
 
 from jaxbench.base import Intervention, JaxbenchError, Model, Phase, Track
@@ -46,12 +48,17 @@ class Recipe:
             )
         return phases
 
-    @property
+    @cached_property
+    def train_shape(self) -> tuple[int, ...]:
+        """The shape of the training inputs, [samples, ...]."""
+        return jax.eval_shape(self.track.generate, jax.random.key(0)).train.inputs.shape
+
+    @cached_property
     def full_key(self) -> str:
         """What makes two arms' programs the same throughout."""
         return self._key(dict(self.intervention.static))
 
-    @property
+    @cached_property
     def training_key(self) -> str:
         """What makes two arms' training the same up to the first surgery: the program key."""
         static = {
