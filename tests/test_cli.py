@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from processes import interruptible
 from reporting.sample import sample_report
 
 import jaxbench
@@ -343,9 +344,7 @@ def test_ctrl_c_ends_at_once_though_a_thread_is_busy(here: Path) -> None:
     code = code.replace(
         "import sys, types", f"import sys, types\nsys.path.insert(0, {str(here)!r})"
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as busy:
+    with interruptible([sys.executable, "-c", code]) as busy:
         assert busy.stderr is not None
         assert "compiling for ever" in busy.stderr.readline()
         busy.send_signal(signal.SIGINT)

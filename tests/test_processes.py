@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import interruptible
 
 SMALL = ["stability_penalty", "--quick", "--set", "model.hidden=4", "--set", "training.epochs=1"]
 
@@ -47,19 +48,14 @@ def test_two_invocations_give_the_same_bytes(tmp_path: Path) -> None:
 def test_an_interrupted_study_leaves_nothing(tmp_path: Path, moment: str) -> None:
     """Ctrl-C while it compiles or trains: a word, exit code 130, no file."""
     out = tmp_path / "results"
-    process = subprocess.Popen(
-        command("run", "stability_penalty", "--out", str(out)),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(),
-    )
-    assert process.stderr is not None
-    for line in process.stderr:
-        if moment in line:
-            break
-    process.send_signal(signal.SIGINT)
-    stdout, stderr = process.communicate(timeout=60)
+    run = command("run", "stability_penalty", "--out", str(out))
+    with interruptible(run, env=environment()) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if moment in line:
+                break
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "interrupted: nothing was written" in stderr
     assert "Traceback" not in stderr
