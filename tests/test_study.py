@@ -131,7 +131,7 @@ def test_a_penalty_of_zero_does_not_act() -> None:
     assert comparison["per_seed_diffs"] == [0.0] * 6
     assert comparison["p_value"] == 1.0
     assert comparison["acted"] is False
-    assert "the idea did not act: every difference is exactly 0 (p = 1)" in report["verdict"]
+    assert "the idea did not act: every difference is exactly 0 (exact p = 1)" in report["verdict"]
     assert report["practical_verdict"] == "inconclusive"
     assert report["worked"] is False
 
