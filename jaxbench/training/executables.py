@@ -41,12 +41,17 @@ class Executable:
     ) -> None:
         self.cost = ProgramCost(name, 0.0)
         self._layout = layout
-        self._lowered = COMPILER.submit(self._lower, function, arguments)
+        self._lowered = COMPILER.submit(
+            self._lower, function, arguments, jax.config.read("jax_enable_x64")
+        )
         self._compiled = COMPILER.submit(self._compile)
 
-    def _lower(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Lowered:
+    def _lower(
+        self, function: Callable[..., Any], arguments: tuple[Any, ...], double: bool
+    ) -> Lowered:
         began = time.perf_counter()
-        lowered = self._layout.over_runs(function).lower(*arguments)
+        with jax.enable_x64(double):  # the caller's, which a thread does not inherit
+            lowered = self._layout.over_runs(function).lower(*arguments)
         self.cost.compile_seconds += time.perf_counter() - began
         return lowered
 
