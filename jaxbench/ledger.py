@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import fcntl
 import hashlib
 import json
 import os
@@ -96,7 +97,8 @@ def baseline_digest(identity: Mapping[str, Any]) -> str:
 def record(out: str | os.PathLike[str], look: Look) -> None:
     """Write a look down, unless it stands there already.
 
-    One write to a file opened for appending: processes that do so at once keep their lines whole.
+    The file is locked from reading its end to the write, so that processes that record at once
+    keep their lines whole and count a look once.
 
     Args:
         out: the folder of all results; it is made where missing.
@@ -105,13 +107,14 @@ def record(out: str | os.PathLike[str], look: Look) -> None:
     Raises:
         JaxbenchError: the ledger cannot be read or written.
     """
-    if look.identity in {each.identity for each in read(out) if _same(each, look)}:
-        return
     path = Path(out) / LEDGER
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
         try:
+            fcntl.flock(handle, fcntl.LOCK_EX)  # closing the file gives it back
+            if any(_same(each, look) for each in read(out)):
+                return
             end = os.lseek(handle, 0, os.SEEK_END)
             torn = end > 0 and os.pread(handle, 1, end - 1) != b"\n"
             line = json.dumps(dataclasses.asdict(look), allow_nan=False) + "\n"
