@@ -232,6 +232,7 @@ class Context:
         probe: the first `probe_size` training samples, a `Batch`.
         consts: what `prepare` returned, shared by all runs.
         total_steps: optimizer steps of the whole training, over all phases.
+        measured: in `measure_host`, what `measure` returned for this run; else empty.
     """
 
     key: Key
@@ -241,6 +242,7 @@ class Context:
     probe: Batch
     consts: PyTree
     total_steps: int
+    measured: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 class Phase(NamedTuple):
@@ -306,6 +308,7 @@ class Intervention:
             evaluation runs of every arm, and once more at `params0` as the untrained control.
         measure_host: the same signature with numpy arrays, one run at a time on the host, for
             ragged or CPU-only work.
+        host_only: names of what `measure` returns for `measure_host` alone, which no report keeps.
         surgery_static: names of static values that only surgeries, `measure` and `measure_host`
             read: arms that differ in nothing else share their training up to the first surgery.
         signatures: what the idea's explanation predicts.
@@ -327,6 +330,7 @@ class Intervention:
     phases: tuple[Phase, ...] = ()
     measure: Callable[..., dict[str, Any]] | None = None
     measure_host: Callable[..., dict[str, Any]] | None = None
+    host_only: tuple[str, ...] = ()
     surgery_static: tuple[str, ...] = ()
     signatures: tuple[Signature, ...] = ()
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxbench.base import Recurrence
-from jaxbench.interventions.mean_square import DENSE_LIMIT, rho_dense, rho_power
+from jaxbench.interventions.mean_square import rho_dense, rho_power
 from jaxbench.interventions.weight_noise import (
     FirstOrder,
     Groups,
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from jaxbench.base import Key, PyTree
 
 HORIZONS = (0.125, 0.25, 0.5, 1.0)
-rho_power_each = jax.jit(jax.vmap(rho_power, (0, 0, None)))
 
 
 def growth_under_noise(
@@ -105,16 +104,17 @@ def first_orders(
     return jax.vmap(at)(before[times], inputs[times])
 
 
-def exact_growth(orders: FirstOrder, sigma: float) -> dict[str, np.ndarray]:
-    """The exact growth of the lift at each point, and the two estimates of it, on the host [count].
+def growth_by_power(orders: FirstOrder, sigma: Array) -> dict[str, Array]:
+    """The lift's growth at each point [count] by power iteration, and what `exact_growth` needs."""
+    by_power = jax.vmap(rho_power, (0, 0, None))(orders.J, orders.B, sigma)
+    return {"exact_rho_by_power": by_power, "exact_J": orders.J, "exact_B": orders.B}
 
-    A model of more than 64 hidden units gives none.
-    """
-    Js, Bs = np.asarray(orders.J), np.asarray(orders.B)
-    if Js.shape[-1] > DENSE_LIMIT:
-        return {}
+
+def exact_growth(
+    Js: Float[np.ndarray, "count n n"], Bs: Float[np.ndarray, "count groups n n"], sigma: float
+) -> dict[str, np.ndarray]:
+    """The exact growth of the lift at each point, and the norm's estimate, on the host [count]."""
     return {
         "exact_rho": np.array([rho_dense(J, B, sigma) for J, B in zip(Js, Bs, strict=True)]),
         "exact_rho_by_norm": (1 + sigma**2) * np.linalg.norm(Js, 2, axis=(1, 2)) ** 2,
-        "exact_rho_by_power": np.asarray(rho_power_each(Js, Bs, sigma)),
     }

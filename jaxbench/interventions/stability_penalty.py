@@ -28,6 +28,7 @@ from annotated_types import Ge, Gt, MinLen
 
 from jaxbench.base import Context, Hyper, Intervention, JaxbenchError, Recurrence
 from jaxbench.interventions.mean_square import (
+    DENSE_LIMIT,
     check_sigma,
     elementwise_lift_adjoint,
     elementwise_lift_apply,
@@ -42,12 +43,12 @@ from jaxbench.interventions.mean_square import (
 from jaxbench.interventions.stability_measures import (
     exact_growth,
     first_orders,
+    growth_by_power,
     growth_under_noise,
 )
 from jaxbench.interventions.stability_signatures import SIGNATURES
 from jaxbench.interventions.weight_noise import (
     GRU_GROUPS,
-    FirstOrder,
     Groups,
     Step,
     first_order,
@@ -265,6 +266,10 @@ def build(
         energy = jnp.mean(jnp.sum(hidden**2, axis=-1), axis=0)
         rho_hat, growth = jnp.mean(rho), jnp.sum(energy[1:]) / jnp.sum(energy[:-1])
         inputs = test.inputs[:test_sequences]
+        exact = {}
+        if exact_points and hidden.shape[-1] <= DENSE_LIMIT:
+            orders = first_orders(recurrence, params, test.inputs[0], chosen, exact_points)
+            exact = growth_by_power(orders, sigma)
         return {
             "rho_hat": rho_hat,
             "state_growth": growth,
@@ -274,18 +279,17 @@ def build(
             "sigma": sigma,
             "pair": jax.random.key_data(ctx.key),
             **growth_under_noise(recurrence, params, inputs, chosen, levels, ctx.key, paths),
+            **exact,
         }
-
-    @partial(jax.jit, static_argnums=0)
-    def orders(recurrence: Recurrence, params: PyTree, inputs: Array) -> FirstOrder:
-        return first_orders(recurrence, params, inputs, chosen, exact_points)
 
     def measure_host(
         ctx: Context, params: PyTree, state: PyTree, test: Batch
     ) -> dict[str, np.ndarray]:
-        del state
-        sigma = float(ctx.hyper["sigma"])
-        return exact_growth(orders(recurrence_of(ctx), params, test.inputs[0]), sigma)
+        del params, state, test
+        if "exact_J" not in ctx.measured:
+            return {}
+        Js, Bs = ctx.measured["exact_J"], ctx.measured["exact_B"]
+        return exact_growth(Js, Bs, float(ctx.hyper["sigma"]))
 
     return Intervention(
         name="stability_penalty",
@@ -316,6 +320,7 @@ def build(
         loss_term=loss_term,
         measure=measure,
         measure_host=measure_host if exact_points else None,
+        host_only=("exact_J", "exact_B"),
         surgery_static=("noise_levels", "test_sequences", "paths", "exact_points"),
         signatures=SIGNATURES,
     )

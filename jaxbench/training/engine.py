@@ -266,19 +266,25 @@ class Engine:
             def measure_row(row: int) -> dict[str, np.ndarray]:
                 if trained[row].diverged_at is not None:
                     return {}
-                return self._measure_on_host(recipe, trained[row].run, *_row(on_host, row))
+                measured = results[row].measured
+                return self._measure_on_host(trained[row].run, measured, *_row(on_host, row))
 
             with ThreadPoolExecutor(len(self.devices)) as pool:
                 for row, values in enumerate(pool.map(measure_row, range(len(trained)))):
                     results[row].measured.update(values)
+        for name in intervention.host_only:
+            for result in results:
+                result.measured.pop(name, None)
+                result.untrained.pop(name, None)
         return results
 
     def _measure_on_host(
-        self, recipe: Recipe, run: Run, fixed: Fixed, carry: Carry
+        self, run: Run, measured: Mapping[str, np.ndarray], fixed: Fixed, carry: Carry
     ) -> dict[str, np.ndarray]:
-        measure_host = recipe.intervention.measure_host
+        recipe, measure_host = run.recipe, run.recipe.intervention.measure_host
         assert measure_host is not None
         ctx = Program(recipe).context(self._consts_for(recipe), _input(run), fixed)
+        ctx = dataclasses.replace(ctx, measured=measured)
         values = measure_host(ctx, carry.params, carry.state, fixed.data.test)
         return {name: np.asarray(value) for name, value in values.items()}
 

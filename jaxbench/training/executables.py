@@ -1,4 +1,4 @@
-"""Executables: programs of a block, compiled in the background while others run."""
+"""Executables: programs of a block, traced at once and compiled in the background."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
-from jax.stages import Compiled, Lowered
+from jax.stages import Compiled
 
 from jaxbench.training.cost import ProgramCost
 from jaxbench.training.layout import Layout
@@ -22,12 +22,18 @@ CPU_LEVEL = {"start": 0}
 USUAL_LEVEL = 1
 """Level 1 runs as fast as level 3 and compiles a quarter faster."""
 
-COMPILER = ThreadPoolExecutor(1, thread_name_prefix="jaxbench-compile")
-"""Traces and compiles in the order asked for: the first programs run while later ones compile."""
+COMPILER = ThreadPoolExecutor(2, thread_name_prefix="jaxbench-compile")
+"""Compiles in the order asked for, two programs at once: XLA compiles on little more than one core.
+
+The first programs run while later ones compile.
+"""
 
 
 class Executable:
-    """One program for blocks of one layout, traced and compiled in the background.
+    """One program for blocks of one layout, compiled in the background.
+
+    It is traced by the caller, whose settings of jax (precision, promotion) a thread would not
+    inherit; while it traces the next program, this one compiles.
 
     Args:
         layout: of the blocks.
@@ -39,28 +45,18 @@ class Executable:
     def __init__(
         self, layout: Layout, function: Callable[..., Any], name: str, arguments: tuple[Any, ...]
     ) -> None:
-        self.cost = ProgramCost(name, 0.0)
         self._layout = layout
-        self._lowered = COMPILER.submit(
-            self._lower, function, arguments, jax.config.read("jax_enable_x64")
-        )
-        self._compiled = COMPILER.submit(self._compile)
-
-    def _lower(
-        self, function: Callable[..., Any], arguments: tuple[Any, ...], double: bool
-    ) -> Lowered:
         began = time.perf_counter()
-        with jax.enable_x64(double):  # the caller's, which a thread does not inherit
-            lowered = self._layout.over_runs(function).lower(*arguments)
-        self.cost.compile_seconds += time.perf_counter() - began
-        return lowered
+        self._lowered = layout.over_runs(function).lower(*arguments)
+        self.cost = ProgramCost(name, time.perf_counter() - began)
+        self._compiled = COMPILER.submit(self._compile)
 
     def _compile(self) -> Compiled:
         began = time.perf_counter()
         on_cpu = self._layout.devices[0].platform == "cpu"
         level = CPU_LEVEL.get(self.cost.name, USUAL_LEVEL)
         options: dict[str, Any] = {"xla_backend_optimization_level": level} if on_cpu else {}
-        compiled = self._lowered.result().compile(options)
+        compiled = self._lowered.compile(options)
         self.cost.compile_seconds += time.perf_counter() - began
         analysis = compiled.memory_analysis()
         self.cost.temporary_bytes = getattr(analysis, "temp_size_in_bytes", None)
@@ -69,7 +65,7 @@ class Executable:
     @property
     def outputs(self) -> Any:
         """A description of what it returns, known before it is compiled."""
-        return self._layout.describe(self._lowered.result().out_info)
+        return self._layout.describe(self._lowered.out_info)
 
     @property
     def ready(self) -> bool:

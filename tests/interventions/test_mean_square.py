@@ -92,6 +92,18 @@ def test_one_sigma_a_group_scales_each_group() -> None:
 # Exact growths ------------------------------------------------------------------------------------
 
 
+def test_the_largest_eigenvalue_of_a_large_lift_is_that_of_all_of_them() -> None:
+    """Arnoldi, from 14 dimensions on, against all eigenvalues of the unrestricted lift."""
+    random = np.random.default_rng(3)
+    for n in (14, 20):
+        A, B = random.normal(size=(n, n)) / n, random.normal(size=(2, n, n)) / n
+        lift = np.kron(A, A) + 0.09 * sum(np.kron(each, each) for each in B)
+        exact = np.abs(np.linalg.eigvals(lift)).max()
+        assert sp.rho_dense(A, B, 0.3) == pytest.approx(exact, rel=1e-9)
+    rotation = np.kron(np.eye(10), [[0.6, -0.8], [0.8, 0.6]])
+    assert sp.rho_dense(rotation, rotation[None], 0.5) == pytest.approx(1.25, rel=1e-9)
+
+
 @pytest.mark.parametrize("rho", [sp.rho_power, sp.rho_dense])
 def test_a_scalar_grows_by_a_squared_plus_sigma_squared_b_squared(rho) -> None:
     A, B = jnp.array([[0.7]]), jnp.array([[[-1.3]]])

@@ -12,7 +12,6 @@ import pytest
 from jaxbench import registry
 from jaxbench.base import Batch, Context, JaxbenchError, Model, Recurrence
 from jaxbench.interventions import stability_penalty as sp
-from jaxbench.interventions.stability_measures import exact_growth
 from jaxbench.models import rnn_small
 
 HIDDEN, BATCH, TIME, FEATURES = 5, 6, 8, 3
@@ -210,8 +209,11 @@ def measured():
     intervention = sp.build(**SMALL | {"paths": 512}, exact_points=2)
     ctx, params, batch = setting(scale=0.5)
     values = jax.jit(lambda params: intervention.measure(ctx, params, (), batch))(params)
-    on_host = intervention.measure_host(ctx, params, (), batch)
-    return ctx, params, batch, jax.device_get(values), on_host
+    values = jax.device_get(values)
+    on_host = intervention.measure_host(
+        dataclasses.replace(ctx, measured=values), params, (), batch
+    )
+    return ctx, params, batch, values, on_host
 
 
 def test_what_is_measured_has_a_fixed_shape_and_is_finite(measured) -> None:
@@ -233,6 +235,9 @@ def test_what_is_measured_has_a_fixed_shape_and_is_finite(measured) -> None:
         "log_measured": table,
         "log_measured_error": table,
         "output_deviation": (4,),
+        "exact_rho_by_power": (2,),
+        "exact_J": (2, HIDDEN, HIDDEN),
+        "exact_B": (2, len(sp.GRU_GROUPS), HIDDEN, HIDDEN),
     }
     assert all(np.isfinite(value).all() for value in values.values())
     assert values["horizons"].tolist() == [1, 2, 4, 8]
@@ -258,13 +263,12 @@ def test_the_state_growth_is_that_of_the_test_trajectories(measured) -> None:
 
 
 def test_the_exact_growth_is_measured_on_the_host(measured) -> None:
-    ctx, params, batch, _, on_host = measured
+    ctx, params, batch, values, on_host = measured
     assert {name: value.shape for name, value in on_host.items()} == {
         "exact_rho": (2,),
         "exact_rho_by_norm": (2,),
-        "exact_rho_by_power": (2,),
     }
-    np.testing.assert_allclose(on_host["exact_rho_by_power"], on_host["exact_rho"], rtol=0.05)
+    np.testing.assert_allclose(values["exact_rho_by_power"], on_host["exact_rho"], rtol=0.05)
     _, intermediates = ctx.model.apply(params, batch.inputs)
     last = intermediates["hidden"][0, -2], batch.inputs[0, -1]
     J = sp.local_jacobian(MODEL.recurrence.step, params, *last)
@@ -273,8 +277,12 @@ def test_the_exact_growth_is_measured_on_the_host(measured) -> None:
 
 
 def test_large_models_have_no_exact_growth() -> None:
-    large = sp.FirstOrder(None, np.zeros((1, 65, 65)), np.zeros((1, 4, 65, 65)), None)
-    assert exact_growth(large, 0.2) == {}
+    intervention = sp.build(**SMALL)
+    model = rnn_small.build(outputs=2, hidden=65)
+    ctx, params, batch = setting(model=model)
+    values = jax.eval_shape(lambda params: intervention.measure(ctx, params, (), batch), params)
+    assert not [name for name in values if name.startswith("exact")]
+    assert intervention.measure_host(ctx, params, (), batch) == {}
     assert sp.build(exact_points=0).measure_host is None
 
 

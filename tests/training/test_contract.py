@@ -205,20 +205,23 @@ def test_measure_sees_the_trained_and_the_initial_network_and_the_test_split(
         return {
             "score": ((outputs - test.targets) ** 2).mean(),
             "moved": jnp.stack(jax.tree.leaves(moved)).max(),
+            "scaled": 2.0 * params["kernel"],
         }
 
     def measure_host(ctx: Any, params: Any, state: Any, test: Any) -> Any:
         kernel = params["kernel"]
         assert isinstance(kernel, np.ndarray)
+        np.testing.assert_array_equal(ctx.measured["scaled"], 2 * kernel)
         return {"eigenvalues": np.linalg.eigvals(kernel @ kernel.T).real}
 
     engine = Engine(layout=layout)
-    idea = tiny(measure=measure, measure_host=measure_host)
+    idea = tiny(measure=measure, measure_host=measure_host, host_only=("scaled",))
     trained = engine.train(runs_of(small_recipe(idea), 4), keep=lambda run: True)
     for each, measurement in zip(trained, engine.measure(trained), strict=True):
         assert measurement.measured["score"] == pytest.approx(each.test, rel=1e-5)
         assert measurement.measured["moved"] > 0
         assert measurement.untrained["moved"] == 0
+        assert "scaled" not in measurement.measured | measurement.untrained
         assert measurement.measured["eigenvalues"].shape == (3,)
 
 
