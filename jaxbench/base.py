@@ -179,7 +179,8 @@ class Model:
         init: `(key, inputs [samples, ...]) -> params`.
         apply: `(params, inputs, *, ctx=None, state=None, key=None) -> (outputs, intermediates)`;
             `intermediates` is a dict of arrays (hidden states, pre-activations) that XLA drops
-            where nobody uses them.  The keyword arguments are for interventions that wrap it.
+            where nobody uses them.  The keyword arguments are for interventions that wrap it.  It
+            is differentiated in reverse mode; a recurrent model may have one of its own.
         flops: `(input_shape of one sample) -> float`, floating-point operations of one forward
             pass of one sample, counted analytically (a multiply-add is two).
         recurrence: the recurrence of a recurrent model, else None.

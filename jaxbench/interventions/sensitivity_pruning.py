@@ -21,6 +21,7 @@ import jax.numpy as jnp
 from annotated_types import Ge, Gt
 
 from jaxbench.base import Batch, Context, Intervention, JaxbenchError, Phase, UnitLayer
+from jaxbench.interventions.forward_mode import forward_of
 from jaxbench.interventions.hidden_units import (
     check_keep,
     compact,
@@ -44,7 +45,6 @@ from jaxbench.interventions.unit_pruning import (
     track_movement,
 )
 from jaxbench.interventions.unit_scores import (
-    Forward,
     ablation,
     compensation,
     conditional,
@@ -163,9 +163,6 @@ def build(
     def the_layer(ctx: Context) -> UnitLayer:
         return layer_of(ctx.model, layer, keep)
 
-    def forward_of(ctx: Context) -> Forward:
-        return lambda params, inputs: ctx.model.apply(params, inputs, ctx=ctx)[0]
-
     def init_state(ctx: Context) -> PruningState:
         zeros = 0 * unit_norms(ctx.params0, the_layer(ctx))
         return PruningState(zeros + 1, zeros, ctx.params0)
@@ -179,7 +176,7 @@ def build(
     ) -> tuple[PyTree, PyTree, PyTree]:
         units = the_layer(ctx)
         left = keep_schedule(units.size, keep, rounds)[number]
-        F, g = fisher(*mask_jacobian(forward_of(ctx), params, units, ctx.probe))
+        F, g = fisher(*mask_jacobian(forward_of(ctx.model, ctx), params, units, ctx.probe))
         score = scores(
             kind, params, units, F, g, ridge=ridge, movement=opt_state.movement,
             key=jax.random.fold_in(ctx.key, number),
@@ -193,7 +190,7 @@ def build(
         return pruned, opt_state, state._replace(mask=mask)
 
     def measure(ctx: Context, params: PyTree, state: PruningState, test: Batch) -> dict[str, Any]:
-        units, forward = the_layer(ctx), forward_of(ctx)
+        units, forward = the_layer(ctx), forward_of(ctx.model, ctx)
         S, e = mask_jacobian(forward, state.dense, units, ctx.probe)
         F, _ = fisher(S, e)
         condition, collinearity = conditioning(S)

@@ -246,11 +246,11 @@ def build(
         del state, outputs, step
         recurrence, hidden = recurrence_of(ctx), intermediates["hidden"]
         size, length, n = hidden.shape
-        pick_key, start_key = jax.random.split(key)
-        picks = jax.random.bits(pick_key, (samples, 1 + times), jnp.uint32)
-        at_samples, at_times = picks[:, :1] % size, (picks[:, 1:] % length).astype(jnp.int32)
+        bits = jax.random.bits(key, (samples, 1 + times + times * n), jnp.uint32)
+        at_samples, at_times = bits[:, :1] % size, (bits[:, 1 : 1 + times] % length).astype(int)
         where = trajectory_points(recurrence, params, batch.inputs, hidden, at_samples, at_times)
-        start = jax.random.normal(start_key, (samples * times, n), hidden.dtype)
+        signed = jax.lax.bitcast_convert_type(bits[:, 1 + times :], jnp.int32)
+        start = signed.reshape(samples * times, n).astype(hidden.dtype) * 2.0**-31
         rho = rho_along(recurrence.step, params, *where, ctx.hyper["sigma"], training_steps, start)
         return ctx.hyper["weight"] * penalty(rho)
 

@@ -15,6 +15,7 @@ from annotated_types import Ge
 from flax import linen as nn
 
 from jaxbench.base import Model, Recurrence, UnitLayer, UnitSlice
+from jaxbench.models.gru_scan import gates_of, gru_scan
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float
@@ -124,11 +125,7 @@ def combine_gates(
     hidden: Float[Array, "*batch hidden"],
 ) -> Float[Array, "*batch hidden"]:
     """Make the next state of what the gates receive from the input and from the state."""
-    input_r, input_z, input_n = jnp.split(from_input, 3, axis=-1)
-    hidden_r, hidden_z, hidden_n = jnp.split(from_hidden, 3, axis=-1)
-    reset = jax.nn.sigmoid(input_r + hidden_r)
-    update = jax.nn.sigmoid(input_z + hidden_z)
-    candidate = jnp.tanh(input_n + reset * hidden_n)
+    _, update, candidate, _ = gates_of(from_input, from_hidden)
     return (1 - update) * candidate + update * hidden
 
 
@@ -217,16 +214,9 @@ def build(*, outputs: int, hidden: Annotated[int, Ge(1)] = 32) -> Model:
         key: Any = None,
     ) -> tuple[Array, dict[str, Array]]:
         del ctx, state, key
-        fused = fuse(params[CELL])
-
-        def advance(carry: Array, at: Array) -> tuple[Array, Array]:
-            carry = gru_step(fused, carry, at)
-            return carry, carry
-
-        start = initial_hidden(params, inputs.shape[:1])
-        _, states = jax.lax.scan(advance, start, inputs.swapaxes(0, 1))
-        states = states.swapaxes(0, 1)
-        return readout(params, states), {"hidden": states}
+        states = gru_scan(fuse(params[CELL]), inputs.swapaxes(0, 1))
+        outputs = readout(params, states).swapaxes(0, 1)
+        return outputs, {"hidden": states.swapaxes(0, 1)}
 
     def flops(input_shape: tuple[int, ...]) -> float:
         time, features = input_shape

@@ -13,13 +13,14 @@ import jax.numpy as jnp
 import optax
 
 from jaxbench.base import Batch, Context, JaxbenchError, Model, Phase, Splits
-from jaxbench.training.keys import stage_key
+from jaxbench.training.keys import Stage, stage_key
 from jaxbench.training.runs import Recipe
 
 if TYPE_CHECKING:
     from jaxbench.base import PyTree, Scalar
 
 DIVERGENCE_FACTOR = 1e3
+KEPT_STAGES: tuple[Stage, ...] = ("batch", "method")
 
 
 class RunInput(NamedTuple):
@@ -31,10 +32,14 @@ class RunInput(NamedTuple):
 
 
 class Fixed(NamedTuple):
-    """What a run keeps from its start: its data and its initial parameters."""
+    """What a run keeps from its start: its data, its initial parameters, and its keys' data.
+
+    The keys of the stages are made once: each derivation is a loop that XLA:CPU compiles slowly.
+    """
 
     data: Splits
     params0: PyTree
+    keys: dict[Stage, jax.Array]
 
 
 class Carry(NamedTuple):
@@ -73,7 +78,10 @@ class Program:
         track, intervention = self.recipe.track, self.recipe.intervention
         data = track.generate(stage_key(run.seed, "data"))
         params0 = self.model.init(stage_key(run.training_seed, "init"), data.train.inputs[:1])
-        fixed = Fixed(data, params0)
+        keys = {
+            stage: jax.random.key_data(stage_key(run.training_seed, stage)) for stage in KEPT_STAGES
+        }
+        fixed = Fixed(data, params0, keys)
         ctx = self.context(consts, run, fixed)
         opt_state = self._optimizer(ctx).init(params0)
         state = intervention.init_state(ctx)
@@ -90,12 +98,9 @@ class Program:
         train = fixed.data.train
         limit = DIVERGENCE_FACTOR * self.recipe.track.constant_loss(train.targets)
 
-        def step(carry: Carry, at: tuple[jax.Array, jax.Array]) -> tuple[Carry, Any]:
-            step_number, indices = at
+        def step(carry: Carry, at: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[Carry, Any]:
+            step_number, indices, (apply_key, term_key, update_key) = at
             batch = jax.tree.map(lambda leaf: leaf[indices], train)
-            apply_key, term_key, update_key = jax.random.split(
-                jax.random.fold_in(ctx.key, step_number), 3
-            )
 
             def objective(params: PyTree) -> tuple[Scalar, dict[str, Scalar]]:
                 outputs, intermediates = ctx.model.apply(
@@ -127,9 +132,10 @@ class Program:
             return Carry(params, opt_state, carry.state, diverged_at), log
 
         steps = self.steps_per_epoch
-        order = self._batch_order(run, number, len(train.inputs), steps)
+        order = self._batch_order(fixed, number, len(train.inputs), steps)
+        keys = jax.random.split(jax.random.fold_in(ctx.key, number), (steps, 3))
         numbers = number * steps + jnp.arange(steps, dtype=jnp.int32)
-        carry, logs = jax.lax.scan(step, carry, (numbers, order))
+        carry, logs = jax.lax.scan(step, carry, (numbers, order, keys))
         log = {name: values.mean() for name, values in logs.items()}
         if intervention.after_epoch is not None:
             params, opt_state, state, own = intervention.after_epoch(
@@ -183,7 +189,7 @@ class Program:
         """What the hooks of this run may read."""
         size = self.recipe.intervention.probe_size
         return Context(
-            key=stage_key(run.training_seed, "method"),
+            key=jax.random.wrap_key_data(fixed.keys["method"]),
             hyper=run.hyper,
             model=self.model,
             params0=fixed.params0,
@@ -200,7 +206,7 @@ class Program:
         wrapped = self.recipe.intervention.wrap_optimizer(optimizer, ctx)
         return optax.with_extra_args_support(wrapped)
 
-    def _batch_order(self, run: RunInput, epoch: jax.Array, samples: int, steps: int) -> jax.Array:
-        key = jax.random.fold_in(stage_key(run.training_seed, "batch"), epoch)
+    def _batch_order(self, fixed: Fixed, epoch: jax.Array, samples: int, steps: int) -> jax.Array:
+        key = jax.random.fold_in(jax.random.wrap_key_data(fixed.keys["batch"]), epoch)
         size = self.recipe.schedule.batch_size
         return jax.random.permutation(key, samples)[: steps * size].reshape(steps, size)

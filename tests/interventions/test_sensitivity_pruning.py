@@ -19,6 +19,7 @@ from jaxbench.interventions import hidden_units as hu
 from jaxbench.interventions import sensitivity_pruning as sp
 from jaxbench.interventions import sensitivity_signatures as signatures
 from jaxbench.interventions import unit_scores as us
+from jaxbench.interventions.forward_mode import forward_of
 from jaxbench.models import rnn_small
 from jaxbench.training.engine import Engine
 from jaxbench.training.runs import Run
@@ -128,7 +129,7 @@ def test_sensitivities_of_the_gru_are_its_differences(float64) -> None:
 
     @jax.jit
     def both(params, batch):
-        S, e = us.mask_jacobian(lambda *given: model.apply(*given)[0], params, layer, batch)
+        S, e = us.mask_jacobian(forward_of(model), params, layer, batch)
         steps = jnp.concatenate([jnp.eye(4), -jnp.eye(4)]) * 1e-5
         moved = jax.lax.map(
             lambda step: model.apply(hu.fold(params, layer, 1 + step), batch.inputs)[0], steps

@@ -112,6 +112,32 @@ def test_initial_parameters_have_the_distributions_of_flax():
     assert np.abs(correlation).max() < 5 / np.sqrt(draws), "two kernels share their draws"
 
 
+def test_the_backward_pass_is_that_of_the_recurrence_iterated(setting):
+    """`apply` has a backward pass of its own; gradients and their tangents, against autodiff."""
+    model, params, inputs = setting
+
+    def iterated(params, inputs):
+        def advance(hidden, now):
+            hidden = model.recurrence.step(params, hidden, now)
+            return hidden, (model.recurrence.readout(params, hidden), hidden)
+
+        start = model.recurrence.initial_hidden(params, inputs.shape[:1])
+        outputs, hidden = jax.lax.scan(advance, start, inputs.swapaxes(0, 1))[1]
+        return outputs.swapaxes(0, 1), {"hidden": hidden.swapaxes(0, 1)}
+
+    def gradients(apply):
+        def loss(both):
+            outputs, intermediates = apply(*both)
+            return jnp.sum(jnp.sin(outputs) ** 2) + jnp.sum(intermediates["hidden"] ** 3)
+
+        both = (params, inputs)
+        direction = jax.tree.map(jnp.cos, both)
+        return jax.jit(lambda: jax.jvp(jax.grad(loss), (both,), (direction,)))()
+
+    ours, theirs = gradients(model.apply), gradients(iterated)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=1e-11), ours, theirs)
+
+
 def test_apply_is_the_recurrence_iterated(setting):
     model, params, inputs = setting
     step, readout = jax.jit(model.recurrence.step), jax.jit(model.recurrence.readout)
