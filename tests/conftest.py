@@ -23,6 +23,7 @@ os.environ["XLA_FLAGS"] = " ".join(flags).strip()
 
 import jax
 import pytest
+from hypothesis import HealthCheck, settings
 
 from jaxbench.training import executables
 
@@ -32,6 +33,11 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
+
+settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any machine")
 
 users_options = executables.CPU_OPTIONS
 executables.CPU_OPTIONS = {"xla_backend_optimization_level": 0}
