@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 import pytest
-from factories import cpu_layout, mlp_recipe, recurrent_recipe, scores, small_recipe, train
+from factories import cpu_layout, mlp_recipe, recurrent_recipe, scores, small_recipe
 
 from jaxbench import registry
 from jaxbench.base import Intervention
@@ -32,13 +32,24 @@ def runs_of(recipe: Recipe, count: int, **changes: float) -> list[Run]:
     return [Run("arm", 0, hyper, seed, recipe) for seed in range(count)]
 
 
-@pytest.fixture(params=NAMES)
+@pytest.fixture(scope="module", params=NAMES)
 def recipe(request: pytest.FixtureRequest) -> Recipe:
     return recipe_of(request.param)
 
 
-def test_parameters_keep_structure_shape_and_dtype(recipe: Recipe) -> None:
-    engine = Engine(layout=cpu_layout(1))
+@pytest.fixture(scope="module")
+def engine(recipe: Recipe) -> Engine:
+    """An engine that keeps the recipe's compiled programs from test to test."""
+    return Engine(layout=cpu_layout(2))
+
+
+@pytest.fixture(scope="module")
+def plain_engine() -> Engine:
+    """An engine for trainings without an intervention, which several recipes share."""
+    return Engine(layout=cpu_layout(2))
+
+
+def test_parameters_keep_structure_shape_and_dtype(recipe: Recipe, engine: Engine) -> None:
     runs = runs_of(recipe, 1)
     (trained,) = engine.train(runs, keep=lambda run: True)
     start = engine.starts(recipe, runs[0].hyper, [0])[0]
@@ -49,14 +60,13 @@ def test_parameters_keep_structure_shape_and_dtype(recipe: Recipe) -> None:
     assert form(trained.params) == form(start.params0)
 
 
-def test_a_run_in_company_equals_the_run_alone(recipe: Recipe) -> None:
+def test_a_run_in_company_equals_the_run_alone(recipe: Recipe, engine: Engine) -> None:
     runs = runs_of(recipe, 5)
-    together, alone = train(runs, cpu_layout(2)), train(runs[-1:], cpu_layout(2))
+    together, alone = engine.train(runs), engine.train(runs[-1:])
     assert (scores(together)[-1] == scores(alone)[0]).all()
 
 
-def test_a_second_call_compiles_nothing(recipe: Recipe) -> None:
-    engine = Engine(layout=cpu_layout(2))
+def test_a_second_call_compiles_nothing(recipe: Recipe, engine: Engine) -> None:
     engine.train(runs_of(recipe, 2))
     (group,) = engine.groups.values()
     before = len(group.programs)
@@ -64,7 +74,9 @@ def test_a_second_call_compiles_nothing(recipe: Recipe) -> None:
     assert len(group.programs) == before
 
 
-def test_neutral_values_give_the_plain_training(recipe: Recipe) -> None:
+def test_neutral_values_give_the_plain_training(
+    recipe: Recipe, engine: Engine, plain_engine: Engine
+) -> None:
     """With every hyperparameter that has a neutral value at it, the scores are the baseline's."""
     declared = recipe.intervention.hyper
     neutral = {name: h.neutral for name, h in declared.items() if h.neutral is not None}
@@ -76,15 +88,16 @@ def test_neutral_values_give_the_plain_training(recipe: Recipe) -> None:
         registry.load("interventions", "none").make({}),
         recipe.schedule,
     )
-    expected = scores(train(runs_of(plain, 3), cpu_layout(1)))
-    found = scores(train(runs_of(recipe, 3, **neutral), cpu_layout(1)))
+    expected = scores(plain_engine.train(runs_of(plain, 3)))
+    found = scores(engine.train(runs_of(recipe, 3, **neutral)))
     assert np.allclose(found, expected, rtol=1e-5, atol=0)
 
 
-def test_measurements_are_finite_and_have_the_same_form_on_every_run(recipe: Recipe) -> None:
+def test_measurements_are_finite_and_have_the_same_form_on_every_run(
+    recipe: Recipe, engine: Engine
+) -> None:
     if recipe.intervention.measure is None:
         pytest.skip("it measures nothing")
-    engine = Engine(layout=cpu_layout(2))
     measured = engine.measure(engine.train(runs_of(recipe, 2), keep=lambda run: True))
     for each in measured:
         assert each.measured.keys() == measured[0].measured.keys()

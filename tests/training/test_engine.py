@@ -1,5 +1,7 @@
 """The engine's promises: a run's numbers depend on its arm, configuration and seed alone."""
 
+import functools
+
 import jax
 import numpy as np
 import pytest
@@ -19,20 +21,27 @@ from jaxbench.training.program import Program
 from jaxbench.training.runs import Run
 
 
-@pytest.fixture(scope="module")
-def alone() -> np.ndarray:
-    """The scores of the last of 64 runs, trained by itself on one device."""
-    return scores(train(runs_of(recurrent_recipe(), 64)[-1:], cpu_layout(1)))[0]
+@functools.cache
+def engine_on(devices: int) -> Engine:
+    """The CPU layout's engine on so many devices, which keeps its compiled programs."""
+    return Engine(layout=cpu_layout(devices))
 
 
+@functools.cache
+def run_by_run(epochs: int, double: bool) -> np.ndarray:
+    """The scores of 64 runs on one device of the CPU layout, in the caller's precision."""
+    assert jax.config.jax_enable_x64 == double
+    return scores(train(runs_of(recurrent_recipe(epochs=epochs), 64), cpu_layout(1)))
+
+
+@pytest.mark.usefixtures("compiled_as_for_users")
 @pytest.mark.parametrize("devices", [1, 2, 8])
 @pytest.mark.parametrize("count", [1, 8, 64])
-def test_cpu_layout_is_bitwise_independent_of_company_and_devices(
-    alone: np.ndarray, devices: int, count: int
-) -> None:
+def test_cpu_layout_is_bitwise_independent_of_company_and_devices(devices: int, count: int) -> None:
     """Alone, among 8 and among 64, on 1, 2 and 8 devices: the same bits."""
     runs = runs_of(recurrent_recipe(), 64)[-count:]
-    assert (scores(train(runs, cpu_layout(devices)))[-1] == alone).all()
+    alone = scores(engine_on(1).train(runs[-1:]))[0]
+    assert (scores(engine_on(devices).train(runs))[-1] == alone).all()
 
 
 def test_blocks_do_not_change_the_numbers() -> None:
@@ -47,9 +56,8 @@ def test_blocks_do_not_change_the_numbers() -> None:
 @pytest.mark.parametrize("width", [1, 8, 64])
 def test_vmap_agrees_in_float32_after_one_epoch(width: int) -> None:
     """Widths 1, 8, 64 against run by run: within 1e-5 relative."""
-    runs = runs_of(recurrent_recipe(epochs=1), 64)
-    expected = scores(train(runs, cpu_layout(1)))
-    assert np.allclose(scores(train(runs, vmap_layout(width))), expected, rtol=1e-5, atol=0)
+    found = scores(train(runs_of(recurrent_recipe(epochs=1), 64), vmap_layout(width)))
+    assert np.allclose(found, run_by_run(1, double=False), rtol=1e-5, atol=0)
 
 
 @pytest.mark.slow
@@ -57,9 +65,8 @@ def test_vmap_agrees_in_float32_after_one_epoch(width: int) -> None:
 def test_vmap_agrees_in_float64_after_full_training(width: int) -> None:
     """Widths 1, 8, 64 against run by run, 12 epochs in double precision: within 1e-8 relative."""
     with jax.enable_x64(True):
-        runs = runs_of(recurrent_recipe(epochs=12), 64)
-        expected = scores(train(runs, cpu_layout(1)))
-        found = scores(train(runs, vmap_layout(width)))
+        found = scores(train(runs_of(recurrent_recipe(epochs=12), 64), vmap_layout(width)))
+        expected = run_by_run(12, double=True)
     assert np.allclose(found, expected, rtol=1e-8, atol=0)
 
 
