@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 PLAIN_WIDTH = 100
+MANY_ARMS = 4
 COLOURS = {
     "helps": "green", "better": "green", "worked": "green", "confirmed": "green",
     "harms": "red", "worse": "red", "failed": "red", "refuted": "red",
@@ -78,7 +79,10 @@ def headline(report: Mapping[str, Any], console: Console) -> None:
 
 
 def tuning(bench: Mapping[str, Any], console: Console) -> None:
-    """Print every configuration that each arm tried, with the chosen ones and their edges."""
+    """Print every configuration that each arm tried, with the chosen ones and their edges.
+
+    Of more than four arms, only what was chosen.
+    """
     arms = bench["arms"]
     split = bench["protocol"]["selected_on"]
     tried = [trial["cfg"] for arm in arms.values() for trial in arm["sweep"]]
@@ -92,6 +96,8 @@ def tuning(bench: Mapping[str, Any], console: Console) -> None:
         edges = ", ".join(f"{side} {key}" for key, side in sides if side)
         for trial in arm["sweep"]:
             chosen = trial["selected"]
+            if len(arms) > MANY_ARMS and not chosen:
+                continue
             marks = ["chosen", edges] if chosen else ["", ""]
             cells = [number(trial["cfg"].get(key)) for key in varied]
             lost = trial.get("diverged")
@@ -162,18 +168,47 @@ def comparison(bench: Mapping[str, Any], console: Console) -> None:
 
 
 def others(bench: Mapping[str, Any], console: Console) -> None:
-    """Print all comparisons, where there are several."""
+    """Print all comparisons, where there are several: one row each, with its mechanism's state."""
     listed = bench.get("comparisons", ())
     if len(listed) < 2:
         return
-    table = make_table("role", "idea", "baseline", "difference", "p", "p corrected", "outcome")
+    family = sum(each["role"] != "control" for each in listed)
+    table = make_table(
+        "role", "idea - baseline", "difference", "wins", "p", f"p of {family}", "outcome",
+        "mechanism",
+    )  # fmt: skip
     for each in listed:
-        p_values = [number(each["p_value"]), number(each.get("p_corrected"))]
-        names = [str(each.get("idea_arm", "")), str(each.get("baseline_arm", ""))]
+        control = each["role"] == "control"
+        corrected = "-" if control else number(each.get("p_corrected"))
+        p_values = [number(each["p_value"]), corrected]
+        effects = each.get("effects") or {}
+        change = effects.get("relative_change")
         delta = number(each["delta_mean"], signed=True)
+        delta += f" ({100 * change:+.3g} %)" if change is not None else ""
+        wins = f"{each['idea_wins']}/{each['n_pairs']}"
         outcome = str(each.get("outcome", ""))
-        add_row(table, [each["role"], *names, delta, *p_values, outcome], COLOURS.get(outcome, ""))
+        own = each.get("mechanism_signature", {})
+        if each["role"] == "primary":
+            own = bench.get("mechanism_signature", {})
+        state = own.get("state", "-")
+        row = [each["role"], pair(each), delta, wins, *p_values, outcome, state]
+        add_row(table, row, COLOURS.get(outcome, ""))
     section("All comparisons", console, table)
+    console.print(
+        Text(
+            f"p of {family}: by Holm's correction for the primary and secondary comparisons; "
+            "a control is not among them, and can only weaken the mechanism."
+        )
+    )
+
+
+def pair(comparison: Mapping[str, Any]) -> str:
+    """Name a comparison's arms; what ends both names alike, as in a sweep, stands once."""
+    idea, baseline = (str(comparison.get(f"{side}_arm", "")) for side in ("idea", "baseline"))
+    of_idea, of_baseline = idea.partition("."), baseline.partition(".")
+    if of_idea[2] and of_idea[2] == of_baseline[2]:
+        return f"{of_idea[0]} - {of_baseline[0]}: {of_idea[2]}"
+    return f"{idea} - {baseline}"
 
 
 def references(bench: Mapping[str, Any], console: Console) -> None:
@@ -213,8 +248,10 @@ def signatures(mechanism: Mapping[str, Any], console: Console) -> None:
 
 
 def cost(bench: Mapping[str, Any], console: Console) -> None:
-    """Print what each arm and the whole study cost."""
+    """Print what each arm and the whole study cost; of more than four arms, the study alone."""
     columns = {name: arm.get("cost", {}) for name, arm in bench["arms"].items()}
+    if len(columns) > MANY_ARMS:
+        columns = {}
     columns["whole study"] = bench.get("cost", {})
     table = make_table("cost", *columns)
     for key in _keys(columns.values()):

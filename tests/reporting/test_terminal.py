@@ -52,7 +52,7 @@ def test_the_verdict_comes_first_and_every_part_follows() -> None:
         r"control untrained +untestable",
         r"Skill against the null: 0\.96",
         r"flops +1\.25e\+12 +1\.25e\+12",
-        r"control +idea +baseline",
+        r"control +idea - baseline +\+0\.002293 \(\+59\.8 %\) +0/8 +0\.007812 +- +worse",
         r"jaxbench run stability_penalty --set 'title=a b'",
     ],
 )
