@@ -173,42 +173,44 @@ def others(bench: Mapping[str, Any], console: Console) -> None:
     if len(listed) < 2:
         return
     family = sum(each["role"] != "control" for each in listed)
+    arms, names = named(listed)
     table = make_table(
-        "role", "idea - baseline", "difference", "wins", "p", f"p of {family}", "outcome",
-        "mechanism",
-    )  # fmt: skip
-    for each in listed:
-        control = each["role"] == "control"
-        corrected = "-" if control else number(each.get("p_corrected"))
-        p_values = [number(each["p_value"]), corrected]
-        effects = each.get("effects") or {}
-        change = effects.get("relative_change")
-        delta = number(each["delta_mean"], signed=True)
-        delta += f" ({100 * change:+.3g} %)" if change is not None else ""
-        wins = f"{each['idea_wins']}/{each['n_pairs']}"
+        "role", arms, "difference", "%", "wins", "p", f"p of {family}", "outcome", "mechanism"
+    )
+    for each, name in zip(listed, names, strict=True):
+        change = (each.get("effects") or {}).get("relative_change")
+        own = bench if each["role"] == "primary" else each
         outcome = str(each.get("outcome", ""))
-        own = each.get("mechanism_signature", {})
-        if each["role"] == "primary":
-            own = bench.get("mechanism_signature", {})
-        state = own.get("state", "-")
-        row = [each["role"], pair(each), delta, wins, *p_values, outcome, state]
+        row = [
+            each["role"],
+            name,
+            number(each["delta_mean"], signed=True),
+            "-" if change is None else f"{100 * change:+.3g}",
+            f"{each['idea_wins']}/{each['n_pairs']}",
+            number(each["p_value"]),
+            "-" if each["role"] == "control" else number(each.get("p_corrected")),
+            outcome,
+            (own.get("mechanism_signature") or {}).get("state", "-"),
+        ]
         add_row(table, row, COLOURS.get(outcome, ""))
     section("All comparisons", console, table)
     console.print(
         Text(
-            f"p of {family}: by Holm's correction for the primary and secondary comparisons; "
-            "a control is not among them, and can only weaken the mechanism."
+            f"p of {family}: Holm's correction for the primary and secondary comparisons; a "
+            f"control is not among them, and can only weaken the mechanism."
         )
     )
 
 
-def pair(comparison: Mapping[str, Any]) -> str:
-    """Name a comparison's arms; what ends both names alike, as in a sweep, stands once."""
-    idea, baseline = (str(comparison.get(f"{side}_arm", "")) for side in ("idea", "baseline"))
-    of_idea, of_baseline = idea.partition("."), baseline.partition(".")
-    if of_idea[2] and of_idea[2] == of_baseline[2]:
-        return f"{of_idea[0]} - {of_baseline[0]}: {of_idea[2]}"
-    return f"{idea} - {baseline}"
+def named(comparisons: Sequence[Mapping[str, Any]]) -> tuple[str, list[str]]:
+    """Name each comparison, under a heading: by its arms, or in a sweep by its point alone."""
+    pairs = [(str(c.get("idea_arm", "")), str(c.get("baseline_arm", ""))) for c in comparisons]
+    parts = [[side.partition(".") for side in pair] for pair in pairs]
+    stems = {(idea[0], baseline[0]) for idea, baseline in parts}
+    if len(stems) == 1 and all(idea[2] and idea[2] == baseline[2] for idea, baseline in parts):
+        ((idea, baseline),) = stems
+        return f"{idea} - {baseline} at", [each[0][2] for each in parts]
+    return "idea - baseline", [f"{idea} - {baseline}" for idea, baseline in pairs]
 
 
 def references(bench: Mapping[str, Any], console: Console) -> None:
