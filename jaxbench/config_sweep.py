@@ -92,7 +92,7 @@ def problems_of(
                 problems["comparisons", index, side] = f"no arm named {named!r}{listed}"
     keys = keys_of(sweep)
     if not keys:
-        problems["sweep",] = "missing: expected values to sweep, such as [sweep.options]"
+        return problems | {("sweep",): "missing: expected values to sweep, such as [sweep.options]"}
     for place, (part, key) in enumerate(keys):
         if key in [other for _, other in keys[:place]]:
             problems["sweep", part, key] = "swept twice; give it in one of the sweep's tables"

@@ -106,7 +106,8 @@ class Engine:
     ) -> list[Measurement]:
         """Measure each run's intervention's quantities, with the parameters that were kept.
 
-        A run without a state is measured in its intervention's initial one.
+        A run without parameters is measured at its initial ones, one without a state in its
+        intervention's initial one.
 
         Args:
             trained: the runs, with their parameters.
