@@ -16,6 +16,7 @@ from jaxbench.reporting.provenance import tree_digest
 from jaxbench.reporting.report import make_report
 from jaxbench.training.engine import Engine
 from jaxbench.training.runs import Measurement, Run, TrainedRun
+from jaxbench.training.timing import Timing, time_units_left
 
 if TYPE_CHECKING:
     from jaxbench.base import Progress
@@ -64,6 +65,7 @@ class Results:
         signatures: those of the primary idea.
         references: {name: scores [seeds]} of methods without a neural network.
         pairing: whether the arms had the same data and initial parameters.
+        compact: the networks that the primary idea leaves, timed against the dense ones.
         engine: for costs and program groups.
         seconds: wall time of the whole study.
     """
@@ -77,6 +79,7 @@ class Results:
     signatures: Sequence[judging.SignatureResult]
     references: Mapping[str, Sequence[float]]
     pairing: Mapping[str, Any]
+    compact: Sequence[Timing]
     engine: Engine
     seconds: float
 
@@ -117,6 +120,7 @@ def run_study(
         signatures=judge_signatures(plan, measurements),
         references=references,
         pairing=pairing,
+        compact=time_compact(plan, progress),
         engine=engine,
         seconds=time.perf_counter() - began,
     )
@@ -298,6 +302,16 @@ def look_at_data(
         "same_initial_parameters": idea["initial_parameters"] == baseline["initial_parameters"],
         "digests": digests,
     }
+
+
+def time_compact(plan: Plan, progress: Progress) -> list[Timing]:
+    """Time what is left of the network where the primary idea removes units of it."""
+    recipe = plan.arms[plan.config.primary.idea].recipe
+    units_left = recipe.intervention.units_left
+    if units_left is None or recipe.model.resized is None:
+        return []
+    progress.stage("timing the smaller network")
+    return time_units_left(recipe.model, units_left(recipe.model), recipe.train_shape[1:])
 
 
 def compare_arms(
