@@ -63,6 +63,7 @@ from jaxbench.interventions.unit_scores import (
     mask_jacobian,
     masked_loss,
     refit,
+    refitted_ablation,
     taylor,
 )
 
@@ -90,6 +91,7 @@ __all__ = [
     "parameter_information",
     "prune",
     "refit",
+    "refitted_ablation",
     "scores",
     "taylor",
     "top_k",

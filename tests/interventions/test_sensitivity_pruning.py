@@ -104,6 +104,23 @@ def test_the_second_order_prediction_of_an_ablation_is_exact_for_a_linear_readou
     np.testing.assert_allclose(us.taylor(g), np.abs(2 * S.T @ e / len(e)))
 
 
+def test_the_prediction_of_a_refitted_ablation_is_exact_where_the_gradient_is_not_zero(
+    float64,
+) -> None:
+    """The residual of least squares without the unit, less the loss as it is."""
+    del float64
+    _, _, S, e = linear_case(optimal=False)
+    F, g = us.fisher(jnp.asarray(S), jnp.asarray(e))
+    target = S @ np.ones(UNITS) - e
+    for unit, found in enumerate(us.refitted_ablation(F, g, 0.0)):
+        others = np.delete(S, unit, axis=1)
+        residual = target - others @ np.linalg.lstsq(others, target)[0]
+        np.testing.assert_allclose(found, (residual @ residual - e @ e) / len(S), rtol=1e-9)
+    np.testing.assert_allclose(
+        us.refitted_ablation(F, 0 * g, 0.1), us.conditional(F, 0.1), rtol=1e-12
+    )
+
+
 def test_a_copied_unit_is_redundant_and_a_silent_one_worthless(float64) -> None:
     del float64
     S = np.random.default_rng(0).normal(size=(40, UNITS))
