@@ -11,6 +11,7 @@ from jaxbench.base import Batch, JaxbenchError, UnitLayer, UnitSlice
 from jaxbench.interventions import group_scores as gs
 from jaxbench.interventions import hidden_units as hu
 from jaxbench.interventions import sensitivity_pruning as sp
+from jaxbench.interventions.forward_mode import forward_of
 from jaxbench.models import mlp_tiny, rnn_small
 
 RIDGE = 1e-3
@@ -118,14 +119,11 @@ def test_the_jacobian_is_that_of_the_chosen_outputs(gru) -> None:
 
     @jax.jit
     def both(params):
-        def forward(params, inputs):
-            return model.apply(params, inputs)[0]
-
         def outputs(vector):
-            return forward(unravel(vector), inputs).reshape(2, -1)
+            return forward_of(model)(unravel(vector), inputs).reshape(2, -1)
 
         flat, unravel = jax.flatten_util.ravel_pytree(params)
-        found = gs.output_jacobian(forward, params, batch, 8)
+        found = gs.output_jacobian(forward_of(model), params, batch, 8)
         return gs.flatten(params) - flat, found, jax.jacfwd(outputs)(flat)
 
     zero, found, everything = both(params)
@@ -239,10 +237,7 @@ def test_errors_say_what_is_wrong(gru) -> None:
     with pytest.raises(JaxbenchError, match=r"the mask has shape \[3\]"):
         hu.mask_params(params, gates, np.ones(3))
     empty = Batch(np.zeros((0, 5, 4), np.float32), np.zeros((0, 5, 2), np.float32))
-
-    def forward(params, inputs):
-        return model.apply(params, inputs)[0]
-
+    forward = forward_of(model)
     with pytest.raises(JaxbenchError, match="at least one sample"):
         gs.parameter_information(forward, params, gates, empty)
     broken = {**params, "Dense_0": {**params["Dense_0"], "bias": np.full(2, np.nan, np.float32)}}

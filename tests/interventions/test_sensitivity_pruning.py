@@ -495,9 +495,7 @@ def test_gates_stay_masked_and_are_scored_by_their_parameters() -> None:
 
     @jax.jit
     def information(params):
-        return sp.parameter_information(
-            forward_of(recipe.model), params, gates, start.data.train
-        )
+        return sp.parameter_information(forward_of(recipe.model), params, gates, start.data.train)
 
     expected = information(trained.state.dense)
     np.testing.assert_allclose(trained.state.score, expected, rtol=1e-2)
