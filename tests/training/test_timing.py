@@ -16,9 +16,8 @@ MODEL = mlp_tiny.build(outputs=1, hidden=(8, 6))
 
 
 def test_each_batch_and_width_is_timed_and_counted() -> None:
-    rows = timing.time_units_left(
-        MODEL, {"Dense_0": 2, "Dense_1": 3}, (5,), batches=(1, 4), wide=40
-    )
+    left, limits = {"Dense_0": 2, "Dense_1": 3}, timing.Limits(seconds=1e6)
+    rows = timing.time_units_left(MODEL, left, (5,), batches=(1, 4), wide=40, limits=limits)
     assert [row.batch for row in rows] == [1, 4, 1, 4]
     assert rows[0].units == {"Dense_0": 8, "Dense_1": 6}
     assert rows[2].units == {"Dense_0": 40, "Dense_1": 40}
