@@ -141,16 +141,18 @@ class Recurrence:
 
 
 class UnitSlice(NamedTuple):
-    """Where a layer's hidden units lie in one leaf: unit `j` owns index `start + j` along `axis`.
+    """Where hidden units lie in one leaf: unit `first + j` owns index `start + j` along `axis`.
 
     Attributes:
         leaf: the leaf's path from the root: dict keys, sequence indices, attribute names.
         axis: the axis along which the units lie.
         role: `incoming` (makes the unit) or `outgoing` (carries its value onwards); the column and
             the row of a recurrent kernel are two slices of one leaf.
-        start: the index of unit 0.
+        start: the index of the first unit of the slice.
         bias: of an outgoing slice, the leaf to which a constant value `v_j` of unit `j` adds
             `v_j leaf[j]`, for filling removed units with their means; None where there is none.
+        first: the number of the slice's first unit.
+        units: how many units it holds; None for all from the first on.
     """
 
     leaf: tuple[str | int, ...]
@@ -158,15 +160,29 @@ class UnitSlice(NamedTuple):
     role: Literal["incoming", "outgoing"]
     start: int = 0
     bias: tuple[str | int, ...] | None = None
+    first: int = 0
+    units: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
 class UnitLayer:
-    """A layer of hidden units that ideas may score, mask or remove, described by data."""
+    """A layer of hidden units that ideas may score, mask or remove, described by data.
+
+    Other groups of parameters that go together, such as a unit's gate or the weights of an input,
+    are described in the same way, with outgoing slices only: those that their mask multiplies.
+
+    Attributes:
+        name: short, unique within the model.
+        size: how many units.
+        slices: where they lie.
+        removable: whether the network without some of them is a smaller one of its kind; the
+            parameters of a gate can be 0, but its unit needs it.
+    """
 
     name: str
     size: int
     slices: tuple[UnitSlice, ...]
+    removable: bool = True
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -185,6 +201,13 @@ class Model:
             pass of one sample, counted analytically (a multiply-add is two).
         recurrence: the recurrence of a recurrent model, else None.
         unit_layers: its layers of hidden units.
+        parameter_groups: other groups of its parameters by their kind, `gates` or `inputs`:
+            `(params) -> UnitLayer`, because their number may depend on the inputs' width.
+        resized: `({layer: units}) -> Model`, the same network with other numbers of hidden units;
+            None where it cannot be.
+        solver_evaluations: `(params, inputs) -> [samples]`, on the host and in float64, how often
+            an adaptive solver evaluates the network's differential equation for each sample; None
+            where there is none.
     """
 
     name: str
@@ -196,6 +219,11 @@ class Model:
     flops: Callable[[tuple[int, ...]], float]
     recurrence: Recurrence | None = None
     unit_layers: tuple[UnitLayer, ...] = ()
+    parameter_groups: Mapping[str, Callable[[PyTree], UnitLayer]] = dataclasses.field(
+        default_factory=dict
+    )
+    resized: Callable[[Mapping[str, int]], Model] | None = None
+    solver_evaluations: Callable[[PyTree, Any], Any] | None = None
 
 
 # --------------------------------------------------------------------------------------------------
@@ -311,6 +339,8 @@ class Intervention:
         measure_host: the same signature with numpy arrays, one run at a time on the host, for
             ragged or CPU-only work.
         host_only: names of what `measure` returns for `measure_host` alone, which no report keeps.
+        units_left: `(model) -> {layer: units}`, of an idea that removes hidden units, for timing
+            the smaller network against the dense one.
         surgery_static: names of static values that only surgeries, `measure`, `measure_host` and
             the lengths of phases depend on: arms that differ in nothing else train by the same
             programs, and share their training up to the first surgery if it comes at one time.
@@ -334,6 +364,7 @@ class Intervention:
     measure: Callable[..., dict[str, Any]] | None = None
     measure_host: Callable[..., dict[str, Any]] | None = None
     host_only: tuple[str, ...] = ()
+    units_left: Callable[[Model], Mapping[str, int]] | None = None
     surgery_static: tuple[str, ...] = ()
     signatures: tuple[Signature, ...] = ()
 

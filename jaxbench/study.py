@@ -17,6 +17,7 @@ from jaxbench.reporting.provenance import tree_digest
 from jaxbench.reporting.report import make_report
 from jaxbench.training.engine import Engine
 from jaxbench.training.runs import TrainedRun
+from jaxbench.training.timing import Timing, time_units_left
 
 if TYPE_CHECKING:
     from jaxbench.base import Progress
@@ -65,6 +66,7 @@ class Results:
         comparisons: in the config's order, corrected for their family.
         references: {name: scores [seeds]} of methods without a neural network.
         pairing: whether the arms had the same data and initial parameters.
+        compact: the networks that the primary idea leaves, timed against the dense ones.
         engine: for costs and program groups.
         seconds: wall time of the whole study.
     """
@@ -77,6 +79,7 @@ class Results:
     comparisons: Sequence[judging.Comparison]
     references: Mapping[str, Sequence[float]]
     pairing: Mapping[str, Any]
+    compact: Sequence[Timing]
     engine: Engine
     seconds: float
 
@@ -116,6 +119,7 @@ def run_study(
         comparisons=compare_arms(plan, evaluated),
         references=references,
         pairing=pairing,
+        compact=time_compact(plan, progress),
         engine=engine,
         seconds=time.perf_counter() - began,
     )
@@ -256,6 +260,16 @@ def look_at_data(
         "same_initial_parameters": idea["initial_parameters"] == baseline["initial_parameters"],
         "digests": digests,
     }
+
+
+def time_compact(plan: Plan, progress: Progress) -> list[Timing]:
+    """Time what is left of the network where the primary idea removes units of it."""
+    recipe = plan.arms[plan.config.primary.idea].recipe
+    units_left = recipe.intervention.units_left
+    if units_left is None or recipe.model.resized is None:
+        return []
+    progress.stage("timing the smaller network")
+    return time_units_left(recipe.model, units_left(recipe.model), recipe.train_shape[1:])
 
 
 def compare_arms(

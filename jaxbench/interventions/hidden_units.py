@@ -74,10 +74,19 @@ def unit_products(
     for piece in layer.slices:
         leaf = leaf_at(params, piece.leaf)
         if piece.role in roles and (biases or leaf.ndim > 1):
-            product = _units(leaf * leaf_at(others, piece.leaf), piece, layer)
+            units = units_of(piece, layer)
+            at = (slice(None),) * piece.axis + (slice(piece.start, piece.start + len(units)),)
             axes = tuple(axis for axis in range(leaf.ndim) if axis != piece.axis)
-            total = total + product.sum(axis=axes)
+            sums = (leaf * leaf_at(others, piece.leaf))[at].sum(axis=axes)
+            around = (units.start, layer.size - units.stop)
+            total = total + _namespace(sums).pad(sums, around)
     return total
+
+
+def units_of(piece: UnitSlice, layer: UnitLayer) -> range:
+    """The numbers of the units that a slice holds."""
+    count = layer.size - piece.first if piece.units is None else piece.units
+    return range(piece.first, piece.first + count)
 
 
 def top_k(score: Units, keep: int) -> Float[Array, " units"]:
@@ -93,11 +102,11 @@ def top_k(score: Units, keep: int) -> Float[Array, " units"]:
     return jnp.zeros(score.shape, score.dtype).at[best].set(1)
 
 
-def check_keep(keep: int, units: int) -> None:
+def check_keep(keep: int, units: int, name: str = "units") -> None:
     """Refuse to keep no unit, or more than there are."""
     if not 1 <= keep <= units:
         raise JaxbenchError(
-            f"keep is {keep}, but the layer has {units} units; keep between 1 and {units} of them"
+            f"keep is {keep}, but the layer has {units} {name}; keep between 1 and {units} of them"
         )
 
 
@@ -202,9 +211,14 @@ def compact(
         fill: constant values in place of the removed units, [units]; 0 if None.
 
     Raises:
-        JaxbenchError: no unit kept, or one twice, or one that is not there; parameters with NaN or
-            infinity; otherwise as for `fold`.
+        JaxbenchError: a layer whose units cannot be removed; no unit kept, or one twice, or one
+            that is not there; parameters with NaN or infinity; otherwise as for `fold`.
     """
+    if not layer.removable:
+        raise JaxbenchError(
+            f"the parameters of {layer.name!r} can be 0, but a network without them is none; keep "
+            "the masked parameters, or remove hidden units"
+        )
     chosen = np.asarray(keep)
     check_keep(chosen.size, layer.size)
     good = chosen.ndim == 1 and np.issubdtype(chosen.dtype, np.integer)
@@ -225,7 +239,8 @@ def compact(
     for piece in layer.slices:
         leaf = leaf_at(params, piece.leaf)
         entries = stays.setdefault((piece.leaf, piece.axis), np.ones(leaf.shape[piece.axis], bool))
-        entries[piece.start : piece.start + layer.size] &= kept
+        units = units_of(piece, layer)
+        entries[piece.start : piece.start + len(units)] &= kept[units.start : units.stop]
     leaves: dict[Path, Any] = {}
     for (path, axis), entries in stays.items():
         leaf = leaves[path] if path in leaves else leaf_at(params, path)
@@ -327,20 +342,16 @@ def _mask(mask: Any, layer: UnitLayer, name: str = "mask") -> Any:
     return mask
 
 
-def _units(leaf: Any, piece: UnitSlice, layer: UnitLayer) -> Any:
-    """The units' part of a leaf."""
-    return leaf[(slice(None),) * piece.axis + (slice(piece.start, piece.start + layer.size),)]
-
-
 def _spread(values: Units, leaf: Any, piece: UnitSlice, layer: UnitLayer, outside: int = 1) -> Any:
     """The units' numbers along the slice's axis, to multiply the leaf; `outside` elsewhere."""
-    length = leaf.shape[piece.axis]
-    after = length - piece.start - layer.size
+    length, units = leaf.shape[piece.axis], units_of(piece, layer)
+    after = length - piece.start - len(units)
     if after < 0:
         raise JaxbenchError(
             f"axis {piece.axis} of {path_text(piece.leaf)!r} has {length} entries, too few for "
-            f"{layer.size} units from {piece.start} on; describe the layer for this network"
+            f"{len(units)} units from {piece.start} on; describe the layer for this network"
         )
     xp = _namespace(values, leaf)
-    values = xp.pad(values.astype(leaf.dtype), (piece.start, after), constant_values=outside)
+    own = values[units.start : units.stop].astype(leaf.dtype)
+    values = xp.pad(own, (piece.start, after), constant_values=outside)
     return values.reshape([length if axis == piece.axis else 1 for axis in range(leaf.ndim)])

@@ -7,21 +7,29 @@ score is `conditional` (see `unit_scores`); the others are its rivals:
 - `magnitude`: the norm of a unit's outgoing weights; `random`;
 - `marginal`, `conditional`, `taylor`: by the Fisher matrix and the gradient of the masks;
 - `greedy`: the step at which the surgeon removes a unit, refitting after each;
+- `parameters`: as `conditional`, once all other parameters are refitted and not only their units'
+  masks, for groups of parameters (see `group_scores`);
 - `movement`: `-sum theta dL/dtheta` over a unit's outgoing weights and the steps since the last
   removal, positive where training moves them away from zero (Sanh et al. 2020).
+
+Instead of hidden units it may remove other groups of parameters: the gates of each unit, or the
+weights of each input.
 """
 
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from annotated_types import Ge, Gt
 
 from jaxbench.base import Batch, Context, Intervention, JaxbenchError, Phase, UnitLayer
 from jaxbench.interventions.forward_mode import forward_of
+from jaxbench.interventions.group_scores import group_information, parameter_information
 from jaxbench.interventions.hidden_units import (
     check_keep,
     compact,
@@ -55,6 +63,7 @@ from jaxbench.interventions.unit_scores import (
     mask_jacobian,
     masked_loss,
     refit,
+    refitted_ablation,
     taylor,
 )
 
@@ -73,13 +82,16 @@ __all__ = [
     "fisher",
     "fold",
     "greedy_obs",
+    "group_information",
     "keep_schedule",
     "kept_units",
     "marginal",
     "mask_jacobian",
     "mask_params",
+    "parameter_information",
     "prune",
     "refit",
+    "refitted_ablation",
     "scores",
     "taylor",
     "top_k",
@@ -129,6 +141,7 @@ def build(
     *,
     kind: Kind = "conditional",
     keep: Annotated[int, Ge(1)] = 32,
+    groups: Literal["units", "gates", "inputs"] = "units",
     rounds: Annotated[int, Ge(1)] = 1,
     dense_epochs: Annotated[int, Ge(1)] = 10,
     finetune_epochs: Annotated[int, Ge(1)] = 5,
@@ -136,6 +149,7 @@ def build(
     sequences: Annotated[int, Ge(1)] = 64,
     compensate: bool = False,
     layer: str | None = None,
+    rows: Annotated[int, Ge(1)] = 512,
     refit_sequences: Annotated[int, Ge(1)] = 16,
     refit_steps: Annotated[int, Ge(0)] = 8,
 ) -> Intervention:
@@ -144,13 +158,15 @@ def build(
     Args:
         kind: the score by which units stay.
         keep: how many stay in the end.
+        groups: what is removed: hidden units, the gates of each unit, or the weights of each input.
         rounds: removals, geometric from all units to `keep`, each with a share of the fine-tuning.
         dense_epochs: before the first removal.
         finetune_epochs: after it, over all rounds; with `dense_epochs` those of the training.
         ridge: damping of the Fisher matrix, as a share of its mean eigenvalue.
         sequences: training samples that score the units, and test samples of the signatures.
         compensate: whether a removal scales the other units to make up for it.
-        layer: which layer of the model; if not given, its only one.
+        layer: which layer of hidden units of the model; if not given, its only one.
+        rows: outputs whose derivatives by all parameters the score `parameters` takes.
         refit_sequences: training samples of the signatures' refits.
         refit_steps: Gauss-Newton steps of each refit, one for each unit.
     """
@@ -161,7 +177,11 @@ def build(
         )
 
     def the_layer(ctx: Context) -> UnitLayer:
-        return layer_of(ctx.model, layer, keep)
+        if groups == "units":
+            return layer_of(ctx.model, layer, keep)
+        described = ctx.model.parameter_groups[groups](ctx.params0)
+        check_keep(keep, described.size, groups)
+        return described
 
     def init_state(ctx: Context) -> PruningState:
         zeros = 0 * unit_norms(ctx.params0, the_layer(ctx))
@@ -176,10 +196,16 @@ def build(
     ) -> tuple[PyTree, PyTree, PyTree]:
         units = the_layer(ctx)
         left = keep_schedule(units.size, keep, rounds)[number]
-        F, g = fisher(*mask_jacobian(forward_of(ctx.model, ctx), params, units, ctx.probe))
+        forward = forward_of(ctx.model, ctx)
+        F, g = fisher(*mask_jacobian(forward, params, units, ctx.probe))
+        information = None
+        if kind == "parameters":
+            information = parameter_information(
+                forward, params, units, ctx.probe, ridge=ridge, rows=rows
+            )
         score = scores(
-            kind, params, units, F, g, ridge=ridge, movement=opt_state.movement,
-            key=jax.random.fold_in(ctx.key, number),
+            kind, params, units, F, g, ridge=ridge, information=information,
+            movement=opt_state.movement, key=jax.random.fold_in(ctx.key, number),
         )  # fmt: skip
         mask = top_k(jnp.where(state.mask > 0, score, -jnp.inf), left)
         if number == 0:
@@ -222,6 +248,21 @@ def build(
             "tuned_loss": masked_loss(forward, params, units, test)(state.mask),
         }
 
+    def measure_host(
+        ctx: Context, params: PyTree, state: PruningState, test: Batch
+    ) -> dict[str, Any]:
+        count = ctx.model.solver_evaluations
+        if count is None:
+            return {}
+        inputs = test.inputs[:sequences]
+        return {
+            f"solver_evaluations_{name}": np.mean(count(of, inputs))
+            for name, of in (("dense", state.dense), ("pruned", params))
+        }
+
+    def units_left(model: Model) -> Mapping[str, int]:
+        return {layer_of(model, layer, keep).name: keep}
+
     epochs = [dense_epochs, *split_evenly(finetune_epochs, rounds)]
     surgeries = [functools.partial(surgery, number) for number in range(rounds)]
     return Intervention(
@@ -230,6 +271,7 @@ def build(
         static={
             "kind": kind,
             "keep": keep,
+            "groups": groups,
             "rounds": rounds,
             "dense_epochs": dense_epochs,
             "finetune_epochs": finetune_epochs,
@@ -237,6 +279,7 @@ def build(
             "sequences": sequences,
             "compensate": compensate,
             "layer": layer,
+            "rows": rows,
             "refit_sequences": refit_sequences,
             "refit_steps": refit_steps,
         },
@@ -246,21 +289,26 @@ def build(
             "rounds",
             "ridge",
             "compensate",
+            "rows",
             "refit_sequences",
             "refit_steps",
         ),
-        requires=frozenset({"hidden_units", "regression"}),
+        requires=frozenset({"hidden_units" if groups == "units" else groups, "regression"}),
         limitations=(
             "Sensitivities are those of the mean squared error, to second order around the trained "
             "network, on the first training samples.",
-            "Units are removed by their mask; what the smaller network saves in time is not "
-            "measured here.",
+            "Units are removed by their mask; the smaller network that computes the same is timed "
+            "with random weights."
+            if groups == "units"
+            else f"The parameters of {groups} are set to 0, which saves no time by itself.",
         ),
         probe_size=sequences,
         init_state=init_state,
         wrap_optimizer=wrap_optimizer,
         phases=tuple(map(Phase, epochs, [*surgeries, None])),
         measure=measure,
+        measure_host=measure_host,
+        units_left=units_left if groups == "units" else None,
         signatures=SIGNATURES,
     )
 

@@ -34,6 +34,8 @@ REPORTED_TOLERANCE = {"mean_pearson": 0.5}
 TOLERANCE = {"mean_pearson": 0.7}
 CONDITIONING = ("condition_before", "condition_after", "collinearity_before", "collinearity_after")
 LOSSES = ("dense_loss", "pruned_loss")
+SOLVER = ("solver_evaluations_dense", "solver_evaluations_pruned")
+"""Only of models that solve a differential equation, and not of untrained ones."""
 
 
 def score_against_ablation(samples: Samples) -> Finding:
@@ -67,7 +69,11 @@ def correlates(samples: Samples, score: str, cost: str, least: float) -> Finding
         "cost_over_score": float(
             np.median(samples[cost][known].mean(axis=1) / samples[score][known].mean(axis=1))
         ),
-        **{name: float(np.median(samples[name][known])) for name in (*CONDITIONING, *LOSSES)},
+        **{
+            name: float(np.median(samples[name][known]))
+            for name in (*CONDITIONING, *LOSSES, *SOLVER)
+            if name in samples
+        },
         **counts,
     }
     reason = (

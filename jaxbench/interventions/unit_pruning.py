@@ -1,7 +1,7 @@
 """Pruning of hidden units with a score of one's choice: at once, or in rounds while training.
 
-The scores are those of `unit_scores`, the weights' norms, chance, and movement, the sum of
-`-theta dL/dtheta` over a unit's outgoing weights and the steps of training.
+The scores are those of `unit_scores` and `group_scores`, the weights' norms, chance, and movement,
+the sum of `-theta dL/dtheta` over a unit's outgoing weights and the steps of training.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import jax
 import optax
 
 from jaxbench.base import Batch, JaxbenchError, UnitLayer
+from jaxbench.interventions.group_scores import parameter_information
 from jaxbench.interventions.hidden_units import (
     check_finite,
     check_keep,
@@ -37,7 +38,9 @@ if TYPE_CHECKING:
 
     from jaxbench.base import Key, PyTree
 
-Kind = Literal["conditional", "marginal", "greedy", "taylor", "magnitude", "movement", "random"]
+Kind = Literal[
+    "conditional", "marginal", "greedy", "taylor", "parameters", "magnitude", "movement", "random"
+]
 
 # --------------------------------------------------------------------------------------------------
 # Pruning
@@ -52,6 +55,7 @@ def scores(
     g: Float[Array, " units"],
     *,
     ridge: float = 1e-3,
+    information: Float[Array, " units"] | None = None,
     movement: Float[Array, " units"] | None = None,
     key: Key | None = None,
 ) -> Float[Array, " units"]:
@@ -64,11 +68,12 @@ def scores(
         F: the Fisher matrix of the masks, for the kinds that are made of it.
         g: the gradient of the masks.
         ridge: of `damped`, as a share of F's mean eigenvalue.
+        information: of `parameter_information`, for `parameters`.
         movement: what was accumulated, for `movement`.
         key: for `random`.
 
     Raises:
-        JaxbenchError: `movement` without an accumulated movement, or `random` without a key.
+        JaxbenchError: `parameters`, `movement` or `random` without its argument.
     """
     match kind:
         case "conditional":
@@ -81,11 +86,17 @@ def scores(
             return taylor(g)
         case "magnitude":
             return unit_norms(params, layer, ("outgoing",))
+        case "parameters" if information is not None:
+            return information
         case "movement" if movement is not None:
             return movement
         case "random" if key is not None:
             return jax.random.uniform(key, (layer.size,), F.dtype)
-    needed = {"movement": "the movement accumulated in training", "random": "a key"}
+    needed = {
+        "parameters": "the information of the parameters",
+        "movement": "the movement accumulated in training",
+        "random": "a key",
+    }
     raise JaxbenchError(f"the score {kind!r} needs {needed[kind]}; give it as an argument")
 
 
@@ -99,6 +110,7 @@ def prune(
     kind: Kind = "conditional",
     ridge: float = 1e-3,
     compensate: bool = False,
+    rows: int = 512,
     **more: Any,
 ) -> tuple[PyTree, Float[Array, " units"]]:
     """Remove all but the `keep` best units of a layer at once: (masked parameters, mask).
@@ -114,6 +126,7 @@ def prune(
         kind: the score.
         ridge: of `damped`.
         compensate: whether to scale the units that stay so as to make up for the others.
+        rows: outputs whose derivatives `parameters` takes.
         **more: `movement` or `key`, for the scores that need them.
 
     Raises:
@@ -123,6 +136,10 @@ def prune(
     check_keep(keep, layer.size)
     check_finite(params)
     F, g = fisher(*mask_jacobian(forward, params, layer, batch))
+    if kind == "parameters":
+        more["information"] = parameter_information(
+            forward, params, layer, batch, ridge=ridge, rows=rows
+        )
     mask = top_k(scores(kind, params, layer, F, g, ridge=ridge, **more), keep)
     return masked(params, layer, mask, F, ridge if compensate else None), mask
 

@@ -139,6 +139,19 @@ def conditional(F: Float[Array, "units units"], ridge: float | Scalar) -> Float[
     return 1 / (2 * jnp.diagonal(inverse(damped(F, ridge))))
 
 
+def refitted_ablation(
+    F: Float[Array, "units units"], g: Float[Array, " units"], ridge: float | Scalar
+) -> Float[Array, " units"]:
+    """What removing each unit costs once the others are refitted, where the gradient is not 0.
+
+    `(1 + u_j)^2 / (2 [F^-1]_jj) - g F^-1 g / 2` with the Newton step `u = -F^-1 g`: what the refit
+    gains of the gradient counts too, so that it may be negative.
+    """
+    inverted = inverse(damped(F, ridge))
+    step = -inverted @ g
+    return (1 + step) ** 2 / (2 * jnp.diagonal(inverted)) + g @ step / 2
+
+
 def taylor(g: Float[Array, " units"]) -> Float[Array, " units"]:
     """The first-order effect of removing each unit, `|g_j|` (Molchanov et al. 2017)."""
     return jnp.abs(g)

@@ -10,21 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from annotated_types import Ge, MinLen
 from flax import linen as nn
 
 from jaxbench.base import Model, UnitLayer, UnitSlice
+from jaxbench.models.initial_kernels import lecun_kernels
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping
 
     from jaxtyping import Array, Float
 
     from jaxbench.base import Key, PyTree
-
-CUT_DEVIATION = 0.87962566103423978
-"""Standard deviation of a standard normal that is cut at -2 and 2."""
 
 
 class MLP(nn.Module):
@@ -43,26 +40,6 @@ class MLP(nn.Module):
             preactivations[f"Dense_{layer}"] = nn.Dense(width)(value)
             value = nn.relu(preactivations[f"Dense_{layer}"])
         return nn.Dense(self.outputs)(value), preactivations
-
-
-def lecun_kernels(
-    key: Key, shapes: Sequence[tuple[int, int]]
-) -> list[Float[Array, "inputs features"]]:
-    """Draw kernels from flax's default, the normal of variance 1 / inputs cut at two deviations.
-
-    All entries are drawn at once, which compiles several times faster than kernel by kernel.
-
-    Args:
-        key: decides everything.
-        shapes: (inputs, features) of each kernel.
-    """
-    ends = np.cumsum([inputs * features for inputs, features in shapes])
-    drawn = jax.random.truncated_normal(key, -2.0, 2.0, (int(ends[-1]),)) / CUT_DEVIATION
-    parts = jnp.split(drawn, ends[:-1])
-    return [
-        part.reshape(shape) * (1 / shape[0]) ** 0.5
-        for part, shape in zip(parts, shapes, strict=True)
-    ]
 
 
 def unit_layer(layer: int, width: int) -> UnitLayer:
@@ -119,13 +96,18 @@ def build(
         widths = (input_shape[-1], *hidden, outputs)
         return float(sum(2 * a * b for a, b in itertools.pairwise(widths)))
 
+    def resized(sizes: Mapping[str, int]) -> Model:
+        widths = [sizes.get(f"Dense_{layer}", width) for layer, width in enumerate(hidden)]
+        return build(outputs=outputs, hidden=tuple(widths))
+
     return Model(
         name="mlp_tiny",
         summary="a perceptron of rectified linear units with a linear head",
         options={"hidden": hidden},
-        features=frozenset({"relu_mlp"}),
+        features=frozenset({"relu_mlp", "hidden_units"}),
         init=init,
         apply=apply,
         flops=flops,
         unit_layers=tuple(unit_layer(layer, width) for layer, width in enumerate(hidden)),
+        resized=resized,
     )

@@ -18,6 +18,8 @@ from jaxbench.base import Model, Recurrence, UnitLayer, UnitSlice
 from jaxbench.models.gru_scan import gates_of, gru_scan
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from jaxtyping import Array, Float
 
     from jaxbench.base import Key, PyTree
@@ -179,6 +181,28 @@ def unit_layer(hidden: int) -> UnitLayer:
     return UnitLayer("hidden", hidden, tuple(slices))
 
 
+def gate_layer(hidden: int) -> UnitLayer:
+    """The parameters that make each gate of each unit: all of `r`, then of `z`, then of `n`."""
+    slices = [
+        UnitSlice(leaf, axis, "outgoing", first=place * hidden, units=hidden)
+        for place, gate in enumerate(GATES)
+        for leaf, axis in (
+            ((CELL, f"i{gate}", "kernel"), 1),
+            ((CELL, f"i{gate}", "bias"), 0),
+            ((CELL, f"h{gate}", "kernel"), 1),
+        )
+    ]
+    candidate = GATES.index("n") * hidden
+    slices += [UnitSlice((CELL, "hn", "bias"), 0, "outgoing", first=candidate, units=hidden)]
+    return UnitLayer("gates", len(GATES) * hidden, tuple(slices), removable=False)
+
+
+def input_layer(params: PyTree) -> UnitLayer:
+    """The weights from each input to the three gates."""
+    slices = [UnitSlice((CELL, f"i{gate}", "kernel"), 0, "outgoing") for gate in GATES]
+    return UnitLayer("inputs", len(params[CELL]["ir"]["kernel"]), tuple(slices))
+
+
 def build(*, outputs: int, hidden: Annotated[int, Ge(1)] = 32) -> Model:
     """Build a GRU with a linear head, over inputs [batch, time, features].
 
@@ -223,14 +247,19 @@ def build(*, outputs: int, hidden: Annotated[int, Ge(1)] = 32) -> Model:
         gates = 2 * 3 * hidden * (features + hidden)
         return float(time * (gates + 2 * hidden * outputs))
 
+    def resized(sizes: Mapping[str, int]) -> Model:
+        return build(outputs=outputs, hidden=sizes.get("hidden", hidden))
+
     return Model(
         name="rnn_small",
         summary="one GRU layer with a linear head",
         options={"hidden": hidden},
-        features=frozenset({"recurrent", "hidden_units"}),
+        features=frozenset({"recurrent", "hidden_units", "gates", "inputs"}),
         init=init,
         apply=apply,
         flops=flops,
         recurrence=Recurrence(initial_hidden, step, readout, scaled_step),
         unit_layers=(unit_layer(hidden),),
+        parameter_groups={"gates": lambda params: gate_layer(hidden), "inputs": input_layer},
+        resized=resized,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -120,6 +121,7 @@ def bench_report(results: Results) -> dict[str, Any]:
             "compile_seconds": sum(each.compile_seconds for each in programs),
             "run_seconds": sum(each.run_seconds for each in programs),
             "peak_bytes": cost.peak_bytes(results.engine.devices),
+            "compact": [dataclasses.asdict(timing) for timing in results.compact],
         },
         "programs": [group.summary(number) for number, group in enumerate(groups)],
         "provenance": provenance(results.engine.devices),

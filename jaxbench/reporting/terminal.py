@@ -52,6 +52,7 @@ def render(report: Mapping[str, Any], console: Console) -> None:
     references(bench, console)
     signatures(bench.get("mechanism_signature", {}), console)
     cost(bench, console)
+    compact(bench, console)
     section("Limitations", console)
     console.print(Text(report["limitations"]))
     section("Again", console)
@@ -262,6 +263,18 @@ def cost(bench: Mapping[str, Any], console: Console) -> None:
             add_row(table, [key.replace("_", " "), *map(number, values)])
     if table.row_count:
         section("Cost", console, table)
+
+
+def compact(bench: Mapping[str, Any], console: Console) -> None:
+    """Print what the smaller network saves, where the idea leaves one."""
+    table = make_table("units", "left", "batch", "parameters", "flops", "seconds", "ratio")
+    for row in bench.get("cost", {}).get("compact") or ():
+        units, left = (", ".join(map(str, row[key].values())) for key in ("units", "units_left"))
+        pairs = [f"{number(a)} to {number(b)}" for a, b in (row["parameters"], row["flops"])]
+        seconds = " to ".join(map(number, row["seconds"])) if row["seconds"] else row["left_out"]
+        add_row(table, [units, left, str(row["batch"]), *pairs, seconds, number(row["ratio"])])
+    if table.row_count:
+        section("The smaller network against the dense one", console, table)
 
 
 # --------------------------------------------------------------------------------------------------

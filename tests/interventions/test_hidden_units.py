@@ -127,6 +127,21 @@ def test_the_smaller_gru_is_the_masked_one(dtype, seed: int, units: int, data) -
         assert np.abs(found - expected).max() <= limit * max(1, np.abs(expected).max())
 
 
+def test_half_of_a_gru_of_64_units_over_80_steps_in_single_precision() -> None:
+    """The size of the notes: within 1e-5, filled with zeros or with the units' means."""
+    rng, layer, params, _ = gru_case(0, 64)
+    params = jax.tree.map(lambda leaf: (leaf / 8).astype(np.float32), params)
+    inputs = rng.normal(size=(8, 80, FEATURES)).astype(np.float32)
+    keep = np.sort(rng.permutation(64)[:32])
+    mask = np.isin(np.arange(64), keep).astype(np.float32)
+    for fill in (None, rng.uniform(-0.5, 0.5, size=64).astype(np.float32)):
+        constant = np.float32(0) if fill is None else (1 - mask) * fill
+        expected = gru(params, inputs, lambda hidden, c=constant: mask * hidden + c)
+        found = gru(hu.compact(params, layer, keep, fill), inputs)
+        assert found.dtype == np.float32
+        assert 0 < np.abs(found - expected).max() <= 1e-5 * max(1, np.abs(expected).max())
+
+
 @settings(deadline=None, max_examples=50)
 @given(seeds, sizes, st.data())
 def test_the_smaller_list_of_layers_is_the_masked_one(seed: int, units: int, data) -> None:

@@ -8,19 +8,19 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from factories import cpu_layout, recurrent_recipe, train
+from factories import cpu_layout, mlp_recipe, recurrent_recipe, train
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
 from jaxbench import judging
-from jaxbench.base import Batch, JaxbenchError, UnitLayer, UnitSlice
+from jaxbench.base import Batch, Context, JaxbenchError, UnitLayer, UnitSlice
 from jaxbench.interventions import hidden_units as hu
 from jaxbench.interventions import sensitivity_pruning as sp
 from jaxbench.interventions import sensitivity_signatures as signatures
 from jaxbench.interventions import unit_scores as us
 from jaxbench.interventions.forward_mode import forward_of
-from jaxbench.models import rnn_small
+from jaxbench.models import node_small, rnn_small
 from jaxbench.training.engine import Engine
 from jaxbench.training.runs import Run
 
@@ -102,6 +102,23 @@ def test_the_second_order_prediction_of_an_ablation_is_exact_for_a_linear_readou
     costs = [loss(1 - unit) - loss(jnp.ones(UNITS)) for unit in jnp.eye(UNITS)]
     np.testing.assert_allclose(us.ablation(F, g), costs, rtol=1e-10)
     np.testing.assert_allclose(us.taylor(g), np.abs(2 * S.T @ e / len(e)))
+
+
+def test_the_prediction_of_a_refitted_ablation_is_exact_where_the_gradient_is_not_zero(
+    float64,
+) -> None:
+    """The residual of least squares without the unit, less the loss as it is."""
+    del float64
+    _, _, S, e = linear_case(optimal=False)
+    F, g = us.fisher(jnp.asarray(S), jnp.asarray(e))
+    target = S @ np.ones(UNITS) - e
+    for unit, found in enumerate(us.refitted_ablation(F, g, 0.0)):
+        others = np.delete(S, unit, axis=1)
+        residual = target - others @ np.linalg.lstsq(others, target)[0]
+        np.testing.assert_allclose(found, (residual @ residual - e @ e) / len(S), rtol=1e-9)
+    np.testing.assert_allclose(
+        us.refitted_ablation(F, 0 * g, 0.1), us.conditional(F, 0.1), rtol=1e-12
+    )
 
 
 def test_a_copied_unit_is_redundant_and_a_silent_one_worthless(float64) -> None:
@@ -425,3 +442,83 @@ def test_signatures_hold_where_costs_follow_scores_and_not_elsewhere() -> None:
         "conditional": good["marginal"],
     }
     assert judging.judge(conditional, {"idea": follows_marginal}, {"idea": bad}).state == "vacuous"
+
+
+# Other networks and groups ------------------------------------------------------------------------
+
+
+def pruned_run(recipe):
+    """One trained run of a recipe, with its engine."""
+    engine = Engine(layout=cpu_layout(1))
+    run = Run("arm", 0, {"learning_rate": 0.01}, 0, recipe)
+    (trained,) = engine.train([run], keep=lambda run: True)
+    assert np.isfinite(trained.test)
+    return engine, trained
+
+
+def test_a_layer_of_the_perceptron_is_pruned_and_becomes_a_smaller_one() -> None:
+    """The tabular track: masks stay through fine-tuning, the compact network is the masked one."""
+    recipe = mlp_recipe(sp.build(**SMALL, layer="Dense_0"))
+    assert recipe.intervention.requires <= recipe.model.features | recipe.track.features
+    engine, trained = pruned_run(recipe)
+    layer = recipe.model.unit_layers[0]
+    mask, params = np.asarray(trained.state.mask), trained.params
+    assert mask.sum() == 2
+    assert (np.asarray(hu.unit_norms(params, layer))[mask == 0] == 0).all()
+    inputs = engine.starts(recipe, trained.run.hyper, [0])[0].data.test.inputs
+    smaller = recipe.model.resized({"Dense_0": 2})
+    dense, fill = trained.state.dense, np.full(6, 0.5, np.float32)
+    for masked, whole, at in (
+        (params, params, None),
+        (hu.fold(dense, layer, mask, fill), dense, fill),
+    ):
+        small = hu.compact(whole, layer, hu.kept_units(mask), at)
+        found = smaller.apply(small, inputs)[0]
+        np.testing.assert_allclose(found, recipe.model.apply(masked, inputs)[0], atol=1e-5)
+    assert recipe.intervention.units_left(recipe.model) == {"Dense_0": 2}
+    with pytest.raises(
+        JaxbenchError, match="one named layer of hidden units; 'mlp_tiny' has Dense_0"
+    ):
+        sp.build(**SMALL).units_left(recipe.model)
+
+
+def test_gates_stay_masked_and_are_scored_by_their_parameters() -> None:
+    recipe = recurrent_recipe(sp.build(**SMALL | {"keep": 7}, groups="gates", kind="parameters"))
+    engine, trained = pruned_run(recipe)
+    start = engine.starts(recipe, trained.run.hyper, [0])[0]
+    gates = recipe.model.parameter_groups["gates"](trained.params)
+    mask = np.asarray(trained.state.mask)
+    assert mask.shape == (18,)
+    assert mask.sum() == 7
+    assert (np.asarray(hu.unit_norms(trained.params, gates))[mask == 0] == 0).all()
+    assert (np.asarray(hu.unit_norms(trained.params, gates))[mask == 1] > 0).all()
+
+    @jax.jit
+    def information(params):
+        return sp.parameter_information(forward_of(recipe.model), params, gates, start.data.train)
+
+    expected = information(trained.state.dense)
+    np.testing.assert_allclose(trained.state.score, expected, rtol=1e-2)
+    assert recipe.intervention.units_left is None
+    ctx = Context(jax.random.key(0), {}, recipe.model, trained.params, start.data.train, (), 0)
+    with pytest.raises(JaxbenchError, match="keep is 19, but the layer has 18 gates"):
+        sp.build(keep=19, groups="gates").init_state(ctx)
+    assert sp.build(groups="inputs", keep=2).requires == {"inputs", "regression"}
+
+
+def test_the_solver_s_evaluations_before_and_after_are_measured() -> None:
+    model = node_small.build(outputs=2, hidden=6)
+    intervention = sp.build(**SMALL)
+    recipe = dataclasses.replace(recurrent_recipe(intervention), model=model)
+    engine, trained = pruned_run(recipe)
+    (layer,) = model.unit_layers
+    assert (np.asarray(hu.unit_norms(trained.params, layer)) == 0).sum() == 4
+    test = engine.starts(recipe, trained.run.hyper, [0])[0].data.test
+    ctx = Context(jax.random.key(0), {}, model, trained.params, test, (), 0)
+    found = intervention.measure_host(ctx, trained.params, trained.state, test)
+    small = hu.compact(trained.params, layer, hu.kept_units(trained.state.mask))
+    for name, of in (("pruned", small), ("dense", trained.state.dense)):
+        expected = model.solver_evaluations(of, test.inputs)
+        assert found[f"solver_evaluations_{name}"] == expected.mean() >= 2 * 8
+    others = dataclasses.replace(ctx, model=rnn_small.build(outputs=2))
+    assert intervention.measure_host(others, trained.params, trained.state, test) == {}
