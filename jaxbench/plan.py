@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jaxbench import judging, registry
-from jaxbench.base import Track
-from jaxbench.config import Config, check_features
+from jaxbench.base import Metric, Track
+from jaxbench.config import Comparison, Config, check_features
 from jaxbench.training.runs import Recipe, Run, Schedule
 
 
@@ -64,6 +64,16 @@ class Plan:
             f"{judging.attainable_p(protocol.seeds):.3g}, so no outcome can be better or worse; "
             f"use at least {needed} seeds (--seeds {needed})."
         ]
+
+    def metric_of(self, comparison: Comparison) -> Metric:
+        """Say what a comparison compares: the score, or an endpoint that its idea declares."""
+        metric = self.track.metric
+        declared = self.arms[comparison.idea].recipe.intervention.endpoints
+        for each in declared:
+            if each.name == comparison.endpoint:
+                unit, direction = each.unit or metric.unit, each.direction or metric.direction
+                return Metric(each.name, unit, direction)
+        return metric
 
     def runs(self, arm: str, seeds: Sequence[int]) -> list[Run]:
         """List an arm's runs, every configuration on every seed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -60,6 +61,7 @@ class Results:
         tunings: how each arm was tuned.
         evaluated: each arm's runs on the evaluation seeds.
         measurements: what each arm of the primary comparison was measured to do.
+        by_arm: what each arm of any comparison was measured to do.
         comparisons: in the config's order, corrected for their family.
         signatures: those of the primary idea.
         references: {name: scores [seeds]} of methods without a neural network.
@@ -73,6 +75,7 @@ class Results:
     tunings: Mapping[str, Tuning]
     evaluated: Mapping[str, Sequence[TrainedRun]]
     measurements: Mapping[str, Sequence[Measurement]]
+    by_arm: Mapping[str, Sequence[Measurement]]
     comparisons: Sequence[judging.Comparison]
     signatures: Sequence[judging.SignatureResult]
     references: Mapping[str, Sequence[float]]
@@ -106,6 +109,7 @@ def run_study(
         for arm, tuning in tunings.items()
     }
     measurements = measure(plan, engine, evaluated)
+    by_arm = measure_endpoints(plan, engine, evaluated, measurements)
     references, pairing = look_at_data(plan, engine, evaluated)
     results = Results(
         plan=plan,
@@ -113,7 +117,8 @@ def run_study(
         tunings=tunings,
         evaluated=evaluated,
         measurements=measurements,
-        comparisons=compare_arms(plan, evaluated),
+        by_arm=by_arm,
+        comparisons=compare_arms(plan, evaluated, by_arm),
         signatures=judge_signatures(plan, measurements),
         references=references,
         pairing=pairing,
@@ -248,8 +253,40 @@ def measure(
 
 def measures(run: Run) -> bool:
     """Say whether a run's intervention measures anything."""
-    intervention = run.recipe.intervention
-    return intervention.measure is not None or intervention.measure_host is not None
+    return run.recipe.intervention.measures
+
+
+def measure_endpoints(
+    plan: Plan,
+    engine: Engine,
+    evaluated: Mapping[str, Sequence[TrainedRun]],
+    measurements: Mapping[str, Sequence[Measurement]],
+) -> dict[str, Sequence[Measurement]]:
+    """Measure every arm whose endpoint is compared, beside those that are measured already.
+
+    An arm whose intervention measures nothing is measured by that of the comparison's idea.
+    """
+    primary = plan.config.primary
+    arms = {"idea": primary.idea, "baseline": primary.baseline}
+    by_arm = {arms[side]: taken for side, taken in measurements.items()}
+    for named in plan.config.comparisons:
+        for arm in (named.baseline, named.idea) if named.endpoint else ():
+            known = by_arm.get(arm)
+            if known is None or named.endpoint not in known[0].measured:
+                idea, trained = evaluated[named.idea][0].run, evaluated[arm]
+                own = measures(trained[0].run)
+                by_arm[arm] = engine.measure(trained if own else [lend(e, idea) for e in trained])
+    return by_arm
+
+
+def endpoint_scores(
+    trained: Sequence[TrainedRun], taken: Sequence[Measurement], endpoint: str
+) -> list[float]:
+    """Give each run's endpoint; NaN where the run diverged."""
+    return [
+        float(each.measured[endpoint]) if run.diverged_at is None else math.nan
+        for run, each in zip(trained, taken, strict=True)
+    ]
 
 
 def lend(trained: TrainedRun, idea: Run) -> TrainedRun:
@@ -301,16 +338,23 @@ def look_at_data(
 
 
 def compare_arms(
-    plan: Plan, evaluated: Mapping[str, Sequence[TrainedRun]]
+    plan: Plan,
+    evaluated: Mapping[str, Sequence[TrainedRun]],
+    by_arm: Mapping[str, Sequence[Measurement]],
 ) -> list[judging.Comparison]:
     """Compare the arms as the config names them; controls stay out of the family's correction."""
     protocol = plan.config.protocol
-    scores = {arm: [run.test for run in runs] for arm, runs in evaluated.items()}
+
+    def scores(arm: str, endpoint: str | None) -> list[float]:
+        if endpoint is None:
+            return [run.test for run in evaluated[arm]]
+        return endpoint_scores(evaluated[arm], by_arm[arm], endpoint)
+
     compared = [
         judging.compare(
-            scores[each.baseline],
-            scores[each.idea],
-            direction=plan.track.metric.direction,
+            scores(each.baseline, each.endpoint),
+            scores(each.idea, each.endpoint),
+            direction=plan.metric_of(each).direction,
             alpha=protocol.alpha,
             margin=protocol.margin,
         )

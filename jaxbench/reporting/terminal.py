@@ -50,6 +50,7 @@ def render(report: Mapping[str, Any], console: Console) -> None:
     others(bench, console)
     references(bench, console)
     signatures(bench.get("mechanism_signature", {}), console)
+    measured(bench, console)
     cost(bench, console)
     section("Limitations", console)
     console.print(Text(report["limitations"]))
@@ -166,10 +167,12 @@ def others(bench: Mapping[str, Any], console: Console) -> None:
     listed = bench.get("comparisons", ())
     if len(listed) < 2:
         return
-    table = make_table("role", "idea", "baseline", "difference", "p", "p corrected", "outcome")
+    compared = "idea", "baseline", "compared by"
+    table = make_table("role", *compared, "difference", "p", "p corrected", "outcome")
     for each in listed:
         p_values = [number(each["p_value"]), number(each.get("p_corrected"))]
         names = [str(each.get("idea_arm", "")), str(each.get("baseline_arm", ""))]
+        names.append(str(each.get("endpoint") or bench["metric"]["name"]))
         delta = number(each["delta_mean"], signed=True)
         outcome = str(each.get("outcome", ""))
         add_row(table, [each["role"], *names, delta, *p_values, outcome], COLOURS.get(outcome, ""))
@@ -210,6 +213,18 @@ def signatures(mechanism: Mapping[str, Any], console: Console) -> None:
             console.print(table)
         if signature.get("skill") is not None:
             console.print(Text(f"Skill against the null: {number(signature['skill'])}"))
+
+
+def measured(bench: Mapping[str, Any], console: Console) -> None:
+    """Print the mean over seeds of every scalar that was measured of trained networks."""
+    arms = {name: arm.get("measured") or {} for name, arm in bench["arms"].items()}
+    arms = {name: table for name, table in arms.items() if table}
+    table = make_table("mean of", *arms)
+    for key in _keys(arms.values()):
+        known = [[v for v in values.get(key, ()) if v is not None] for values in arms.values()]
+        add_row(table, [key, *(number(sum(v) / len(v) if v else None) for v in known)])
+    if table.row_count:
+        section("Measured", console, table)
 
 
 def cost(bench: Mapping[str, Any], console: Console) -> None:
