@@ -100,6 +100,10 @@ class Track:
             targets; a run whose training loss exceeds a large multiple of it has diverged.
         references: `(splits as numpy arrays) -> {name: score}`, fitted on train and scored on test
             by methods that need no neural network.
+        longer_test: `(key, steps) -> Batch`, test sequences of another length, or None where the
+            track has none.
+        free_run: `(recurrence, params, inputs) -> outputs`, a recurrent model run on its own
+            outputs; None where `apply` reads nothing else anyway.
     """
 
     name: str
@@ -113,6 +117,8 @@ class Track:
     score: Callable[[Any, Any], Scalar]
     constant_loss: Callable[[Any], Scalar]
     references: Callable[[Splits], dict[str, float]]
+    longer_test: Callable[[Key, int], Batch] | None = None
+    free_run: Callable[[Recurrence, PyTree, Any], Any] | None = None
 
 
 # --------------------------------------------------------------------------------------------------
@@ -262,6 +268,7 @@ class Context:
         consts: what `prepare` returned, shared by all runs.
         total_steps: optimizer steps of the whole training, over all phases.
         measured: in `measure_host`, what `measure` returned for this run; else empty.
+        track: the track, for its score.
     """
 
     key: Key
@@ -272,6 +279,7 @@ class Context:
     consts: PyTree
     total_steps: int
     measured: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    track: Track | None = None
 
 
 class Phase(NamedTuple):
@@ -306,6 +314,25 @@ def same_optimizer(optimizer: optax.GradientTransformation, ctx: Context) -> Any
     """The default `wrap_optimizer`: the optimizer as it is."""
     del ctx
     return optimizer
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Endpoint:
+    """A measured scalar by which arms can be compared, beside the score; fixed before looking.
+
+    Two arms are comparable by it where their declarations are equal.
+
+    Attributes:
+        name: of the scalar that `measure` returns.
+        summary: one line, with everything that decides its value.
+        unit: its unit; empty where it is the score's.
+        direction: in which it improves; None where that is the score's.
+    """
+
+    name: str
+    summary: str
+    unit: str = ""
+    direction: Literal["lower", "higher"] | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -345,6 +372,7 @@ class Intervention:
             the lengths of phases depend on: arms that differ in nothing else train by the same
             programs, and share their training up to the first surgery if it comes at one time.
         signatures: what the idea's explanation predicts.
+        endpoints: scalars among what `measure` returns by which a study may compare arms too.
     """
 
     name: str
@@ -367,6 +395,12 @@ class Intervention:
     units_left: Callable[[Model], Mapping[str, int]] | None = None
     surgery_static: tuple[str, ...] = ()
     signatures: tuple[Signature, ...] = ()
+    endpoints: tuple[Endpoint, ...] = ()
+
+    @property
+    def measures(self) -> bool:
+        """Whether it measures anything."""
+        return self.measure is not None or self.measure_host is not None
 
 
 # --------------------------------------------------------------------------------------------------

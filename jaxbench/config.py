@@ -123,6 +123,9 @@ class Comparison(Part):
     idea: str = Field(description="the name of an arm")
     baseline: str = Field(description="the name of an arm")
     role: Literal["primary", "secondary", "control"] = Field(description="its part in the verdict")
+    endpoint: str | None = Field(
+        default=None, description="a scalar that both arms measure, compared instead of the score"
+    )
 
 
 class Sweep(Part):

@@ -124,6 +124,7 @@ class Check:
         self.problems: dict[Place, str] = dict(self.sweep.problems)
         self.sources: dict[str, str] = {}
         self.config: Config | None = None
+        self.interventions: dict[str, Intervention] = {}
         self.filled = copy.deepcopy(self.document)
         self.filled.setdefault("comparisons", copy.deepcopy(DEFAULT_COMPARISONS))
         self.plain_values((), self.document)
@@ -239,6 +240,7 @@ class Check:
                     self.filled["arms"][arm]["model"] = filled
             intervention = self.intervention(arm)
             if intervention is not None:
+                self.interventions[arm] = intervention
                 known |= set(intervention.hyper)
                 for name in self.hyperparameters(arm, intervention):
                     lacking[name].append(f"{arm} ({intervention.name})")
@@ -328,7 +330,7 @@ class Check:
         arms = list(self.table("arms"))
         listed = self.filled["comparisons"]
         rows = [row for row in listed if isinstance(row, dict)] if isinstance(listed, list) else []
-        used = [(row.get("idea"), row.get("baseline")) for row in rows]
+        used = [(row.get("idea"), row.get("baseline"), row.get("endpoint")) for row in rows]
         default = "comparisons" not in self.document
         note = "; without [[comparisons]] the arms are idea and baseline" if default else ""
         for index, row in enumerate(rows):
@@ -344,13 +346,35 @@ class Check:
                 self.problem(("comparisons", index), "expected two different arms")
             elif used.index(used[index]) < index:
                 self.problem(("comparisons", index), "these two arms are compared already")
+            if row.get("endpoint") is not None:
+                self.endpoint(index, row)
         primary = sum(row.get("role") == "primary" for row in rows)
         if rows and primary != 1:
             self.problem(("comparisons",), f"expected exactly one primary role, got {primary}")
-        understood = all(side in arms for pair in used for side in pair)
+        understood = all(side in arms for pair in used for side in pair[:2])
         for arm in arms:
-            if rows and understood and not any(arm in pair for pair in used):
+            if rows and understood and not any(arm in pair[:2] for pair in used):
                 self.problem(("arms", arm), f"no comparison uses this arm{note}")
+
+    def endpoint(self, index: int, row: Mapping[str, Any]) -> None:
+        """Check that both arms of a comparison measure its endpoint, and the same one."""
+        name, place = row["endpoint"], ("comparisons", index, "endpoint")
+        if row.get("role") == "primary":
+            self.problem(place, "the primary comparison is that of the score; make it secondary")
+        sides = [self.interventions.get(str(row.get(side))) for side in ("idea", "baseline")]
+        found = []
+        for side in sides:
+            if side is None or (side is sides[1] and not side.measures):
+                continue
+            declared = {each.name: each for each in side.endpoints}
+            if name not in declared:
+                listed = ", ".join(declared) or "none; see its options"
+                text = f"no endpoint {name!r}{nearest(str(name), declared)} ({side.name}: {listed})"
+                self.problem(place, text)
+            found.append(declared.get(name))
+        if len(found) == 2 and None not in found and found[0] != found[1]:
+            both = " and ".join(repr(each.summary) for each in found if each is not None)
+            self.problem(place, f"the two arms measure different things: {both}")
 
     def structure(self) -> None:
         """Check everything else by the models of `jaxbench.config`."""

@@ -1,12 +1,13 @@
 """Whether each idea works for the reason given: measure what its signatures read, and judge them.
 
-Every comparison but the controls asks its idea.  Each arm is measured once, whichever comparisons
-read it, all of them together.
+Every comparison of scores but the controls asks its idea.  Each arm is measured once, whichever
+comparisons read it, all of them together; endpoints are among what is measured.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -16,11 +17,12 @@ from jaxbench.base import JaxbenchError, Signature
 from jaxbench.config import Comparison
 from jaxbench.plan import Plan
 from jaxbench.training.engine import Engine
-from jaxbench.training.runs import Measurement, Recipe, Run, TrainedRun
+from jaxbench.training.runs import Measurement, Run, TrainedRun
 
 Rows = Sequence[Mapping[str, np.ndarray]]
 Source = tuple[str, str]
 """An arm, and the idea's arm whose intervention measures it."""
+Found = Mapping[Source, Sequence[Measurement]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,43 +39,49 @@ class Explanation:
     measured: Mapping[str, Rows]
 
 
-def explain(
+def measure_arms(
     plan: Plan, engine: Engine, evaluated: Mapping[str, Sequence[TrainedRun]]
-) -> dict[int, Explanation]:
-    """Measure the ideas' quantities, and judge each comparison's signatures, by its place.
+) -> Found:
+    """Measure what signatures read and endpoints compare: each network once, all of them together.
 
     An arm whose intervention measures nothing is measured by the idea's.
+    """
+    sides = [sources(plan, named) for _, named in compared(plan)]
+    listed = [side for by_side in sides for side in by_side.values()]
+    wanted = dict.fromkeys(source for side in (*listed, endpoint_sources(plan)) for source in side)
+    untrained = {
+        source
+        for (_, named), by_side in zip(compared(plan), sides, strict=True)
+        for signature in plan.signatures(named.idea)
+        if "untrained" in signature.controls
+        for side in sides_at_start(signature)
+        for source in by_side.get(side, ())
+    }
+    return measure(plan, engine, evaluated, wanted, untrained)
+
+
+def explain(plan: Plan, found: Found) -> dict[int, Explanation]:
+    """Judge each comparison's signatures on what was measured, by its place in the config.
 
     Raises:
         JaxbenchError: a signature's rule changed since the plan was made, or it reads a quantity
             that was not measured.
     """
-    sides = {place: sources(plan, named) for place, named in compared(plan)}
-    listed = [side for by_side in sides.values() for side in by_side.values()]
-    wanted = dict.fromkeys(source for side in listed for source in side)
-    untrained = {
-        source
-        for place, named in compared(plan)
-        for signature in plan.signatures(named.idea)
-        if "untrained" in signature.controls
-        for side in sides_at_start(signature)
-        for source in sides[place].get(side, ())
-    }
-    found = measure(plan, engine, evaluated, wanted, untrained)
-    return {
-        place: Explanation(
+    explanations = {}
+    for place, named in compared(plan):
+        sides = sources(plan, named)
+        explanations[place] = Explanation(
             signatures=[
-                judged(plan, named.idea, signature, sides[place], found)
+                judged(plan, named.idea, signature, sides, found)
                 for signature in plan.signatures(named.idea)
             ],
             measured={
-                side: [each.measured for source in sides[place][side] for each in found[source]]
+                side: [each.measured for source in sides[side] for each in found[source]]
                 for side in ("idea", "baseline")
-                if side in sides[place]
+                if side in sides
             },
         )
-        for place, named in compared(plan)
-    }
+    return explanations
 
 
 def compared(plan: Plan) -> list[tuple[int, Comparison]]:
@@ -87,7 +95,7 @@ def sources(plan: Plan, named: Comparison) -> dict[str, list[Source]]:
 
     Both arms of the primary comparison are measured in any case.
     """
-    if not measures(plan.arms[named.idea].recipe):
+    if not plan.arms[named.idea].recipe.intervention.measures:
         return {}
     read = {name for each in plan.signatures(named.idea) for name in (*each.pool, *each.controls)}
     sides = {"idea": [named.idea]}
@@ -96,9 +104,31 @@ def sources(plan: Plan, named: Comparison) -> dict[str, list[Source]]:
     if "ideas" in read:
         sides["ideas"] = alike(plan, named.idea)
     return {
-        side: [(arm, arm if measures(plan.arms[arm].recipe) else named.idea) for arm in arms]
-        for side, arms in sides.items()
+        side: [source_of(plan, arm, named.idea) for arm in arms] for side, arms in sides.items()
     }
+
+
+def source_of(plan: Plan, arm: str, idea: str) -> Source:
+    """Say what measures an arm in a comparison with this idea."""
+    return arm, arm if plan.arms[arm].recipe.intervention.measures else idea
+
+
+def endpoint_sources(plan: Plan) -> list[Source]:
+    """List what is measured because an endpoint of it is compared."""
+    return [
+        source_of(plan, arm, named.idea)
+        for named in plan.config.comparisons
+        if named.endpoint is not None
+        for arm in (named.baseline, named.idea)
+    ]
+
+
+def endpoint_scores(plan: Plan, found: Found, named: Comparison, arm: str) -> list[float]:
+    """Give each run's endpoint on one side of a comparison; NaN where it was not measured."""
+    return [
+        float(each.measured.get(str(named.endpoint), math.nan))
+        for each in found[source_of(plan, arm, named.idea)]
+    ]
 
 
 def sides_at_start(signature: Signature) -> tuple[str, ...]:
@@ -117,17 +147,13 @@ def to_be_measured(plan: Plan) -> set[str]:
     """Give the full keys of the recipes that will be measured, for the engine to compile ahead."""
     return {
         plan.arms[arm].recipe.full_key
-        for _, named in compared(plan)
-        for side in sources(plan, named).values()
+        for side in (
+            *(side for _, named in compared(plan) for side in sources(plan, named).values()),
+            endpoint_sources(plan),
+        )
         for arm, lender in side
         if arm == lender
     }
-
-
-def measures(recipe: Recipe) -> bool:
-    """Say whether a recipe's intervention measures anything."""
-    intervention = recipe.intervention
-    return intervention.measure is not None or intervention.measure_host is not None
 
 
 def measure(
@@ -175,7 +201,7 @@ def judged(
     idea: str,
     signature: Signature,
     sides: Mapping[str, Sequence[Source]],
-    found: Mapping[Source, Sequence[Measurement]],
+    found: Found,
 ) -> judging.SignatureResult:
     """Judge one signature of an idea on what its comparison's sides were measured to do."""
     trained = {

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jaxbench import judging, registry
-from jaxbench.base import Signature, Track
+from jaxbench.base import Metric, Signature, Track
 from jaxbench.config import Comparison, Config, check_features
 from jaxbench.training.runs import Recipe, Run, Schedule
 
@@ -52,7 +52,12 @@ class Plan:
 
     @property
     def explained(self) -> list[Comparison]:
-        """The comparisons whose idea is asked for its explanation: all but the controls."""
+        """The comparisons whose idea is asked for its explanation: of scores, but no controls."""
+        return [each for each in self.family if each.endpoint is None]
+
+    @property
+    def family(self) -> list[Comparison]:
+        """The comparisons that share one correction: all but the controls."""
         return [each for each in self.config.comparisons if each.role != "control"]
 
     def signatures(self, arm: str) -> tuple[Signature, ...]:
@@ -63,7 +68,7 @@ class Plan:
     def warnings(self) -> list[str]:
         """What should be known before training."""
         protocol = self.config.protocol
-        family = self.explained
+        family = self.family
         needed = judging.seeds_to_reach_significance(len(family), alpha=protocol.alpha)
         if protocol.seeds >= needed:
             return []
@@ -73,6 +78,16 @@ class Plan:
             f"{judging.attainable_p(protocol.seeds):.3g}, so no outcome can be better or worse; "
             f"use at least {needed} seeds (--seeds {needed})."
         ]
+
+    def metric_of(self, comparison: Comparison) -> Metric:
+        """Say what a comparison compares: the score, or an endpoint that its idea declares."""
+        metric = self.track.metric
+        declared = self.arms[comparison.idea].recipe.intervention.endpoints
+        for each in declared:
+            if each.name == comparison.endpoint:
+                unit, direction = each.unit or metric.unit, each.direction or metric.direction
+                return Metric(each.name, unit, direction)
+        return metric
 
     def runs(self, arm: str, seeds: Sequence[int]) -> list[Run]:
         """List an arm's runs, every configuration on every seed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,17 +12,24 @@ import numpy as np
 
 from jaxbench import judging
 from jaxbench.base import JaxbenchError
-from jaxbench.explanation import Explanation, explain, to_be_measured
+from jaxbench.explanation import (
+    Explanation,
+    Found,
+    endpoint_scores,
+    explain,
+    measure_arms,
+    to_be_measured,
+)
 from jaxbench.plan import Plan, key_of, make_plan
 from jaxbench.reporting.provenance import tree_digest
 from jaxbench.reporting.report import make_report
 from jaxbench.training.engine import Engine
-from jaxbench.training.runs import TrainedRun
+from jaxbench.training.runs import Measurement, TrainedRun
 from jaxbench.training.timing import Timing, time_units_left
 
 if TYPE_CHECKING:
     from jaxbench.base import Progress
-    from jaxbench.config import Config
+    from jaxbench.config import Comparison, Config
 
 GRID_RUNS = 1000
 GRID_EXTENSIONS = 3
@@ -63,6 +71,7 @@ class Results:
         evaluated: each arm's runs on the evaluation seeds.
         explanations: what became of each comparison's explanation, by its place in the config;
             controls have none.
+        by_arm: what each measured arm was measured to do.
         comparisons: in the config's order, corrected for their family.
         references: {name: scores [seeds]} of methods without a neural network.
         pairing: whether the arms had the same data and initial parameters.
@@ -76,6 +85,7 @@ class Results:
     tunings: Mapping[str, Tuning]
     evaluated: Mapping[str, Sequence[TrainedRun]]
     explanations: Mapping[int, Explanation]
+    by_arm: Mapping[str, Sequence[Measurement]]
     comparisons: Sequence[judging.Comparison]
     references: Mapping[str, Sequence[float]]
     pairing: Mapping[str, Any]
@@ -108,15 +118,16 @@ def run_study(
         arm: trainer.scored(arm, [tuning.best], config.protocol.evaluation_seed_list)[0]
         for arm, tuning in tunings.items()
     }
-    explanations = explain(plan, engine, evaluated)
+    found = measure_arms(plan, engine, evaluated)
     references, pairing = look_at_data(plan, engine, evaluated)
     results = Results(
         plan=plan,
         evaluate=trainer.evaluate,
         tunings=tunings,
         evaluated=evaluated,
-        explanations=explanations,
-        comparisons=compare_arms(plan, evaluated),
+        explanations=explain(plan, found),
+        by_arm={arm: taken for (arm, _), taken in found.items()},
+        comparisons=compare_arms(plan, evaluated, found),
         references=references,
         pairing=pairing,
         compact=time_compact(plan, progress),
@@ -273,16 +284,23 @@ def time_compact(plan: Plan, progress: Progress) -> list[Timing]:
 
 
 def compare_arms(
-    plan: Plan, evaluated: Mapping[str, Sequence[TrainedRun]]
+    plan: Plan, evaluated: Mapping[str, Sequence[TrainedRun]], found: Found
 ) -> list[judging.Comparison]:
     """Compare the arms as the config names them; controls stay out of the family's correction."""
     protocol = plan.config.protocol
-    scores = {arm: [run.test for run in runs] for arm, runs in evaluated.items()}
+
+    def scores(named: Comparison, arm: str) -> list[float]:
+        if named.endpoint is None:
+            return [run.test for run in evaluated[arm]]
+        measured = endpoint_scores(plan, found, named, arm)
+        runs = zip(evaluated[arm], measured, strict=True)
+        return [value if run.diverged_at is None else math.nan for run, value in runs]
+
     compared = [
         judging.compare(
-            scores[each.baseline],
-            scores[each.idea],
-            direction=plan.track.metric.direction,
+            scores(each, each.baseline),
+            scores(each, each.idea),
+            direction=plan.metric_of(each).direction,
             alpha=protocol.alpha,
             margin=protocol.margin,
         )

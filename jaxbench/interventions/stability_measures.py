@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from jaxtyping import Array, Float
 
     from jaxbench.base import Key, PyTree
+    from jaxbench.interventions.mean_square import Sigma
 
 HORIZONS = (0.125, 0.25, 0.5, 1.0)
 
@@ -35,6 +36,7 @@ def growth_under_noise(
     levels: Sequence[float],
     key: Key,
     paths: int,
+    at_levels: Float[Array, "levels groups"] | None = None,
 ) -> dict[str, Any]:
     """Mean-square deviations under weight noise, predicted and measured [levels, horizons].
 
@@ -46,13 +48,15 @@ def growth_under_noise(
         levels: standard deviations of the noise.
         key: of the noise.
         paths: noise paths of each level; the sampling error is reported.
+        at_levels: the standard deviation of each group at each level, where groups differ.
     """
     horizons = np.ceil(np.array(HORIZONS) * inputs.shape[1]).astype(int)
     start = recurrence.initial_hidden(params, inputs.shape[:1])
     sigmas = jnp.asarray(levels, start.dtype)
+    noise = sigmas if at_levels is None else at_levels
 
     def predict(start: Array, inputs: Array) -> tuple[Array, Array]:
-        return predicted_growth(recurrence.step, params, start, inputs, groups, sigmas)
+        return predicted_growth(recurrence.step, params, start, inputs, groups, noise)
 
     def simulate(level: tuple[Array, Key]) -> Any:
         return monte_carlo_growth(
@@ -70,7 +74,7 @@ def growth_under_noise(
     lift, injected = jax.tree.map(
         lambda each: jnp.mean(each, axis=0)[:, horizons - 1], jax.vmap(predict)(start, inputs)
     )
-    measured = jax.lax.map(simulate, (sigmas, jax.random.split(key, sigmas.size)))
+    measured = jax.lax.map(simulate, (noise, jax.random.split(key, sigmas.size)))
     deviation = measured.hidden[:, horizons - 1]
     return {
         "noise_sigma": sigmas,
@@ -104,17 +108,27 @@ def first_orders(
     return jax.vmap(at)(before[times], inputs[times])
 
 
-def growth_by_power(orders: FirstOrder, sigma: Array) -> dict[str, Array]:
+def growth_by_power(orders: FirstOrder, sigma: Sigma) -> dict[str, Array]:
     """The lift's growth at each point [count] by power iteration, and what `exact_growth` needs."""
     by_power = jax.vmap(rho_power, (0, 0, None))(orders.J, orders.B, sigma)
     return {"exact_rho_by_power": by_power, "exact_J": orders.J, "exact_B": orders.B}
 
 
 def exact_growth(
-    Js: Float[np.ndarray, "count n n"], Bs: Float[np.ndarray, "count groups n n"], sigma: float
+    Js: Float[np.ndarray, "count n n"],
+    Bs: Float[np.ndarray, "count groups n n"],
+    sigma: float | Float[np.ndarray, ""] | Float[np.ndarray, " groups"],
 ) -> dict[str, np.ndarray]:
-    """The exact growth of the lift at each point, and the norm's estimate, on the host [count]."""
+    """The exact growth of the lift at each point, and the norm's estimate, on the host [count].
+
+    With one sigma a group the norm's estimate is the bound `|J|_2^2 + sum_g sigma_g^2 |B_g|_2^2`.
+    """
+    squares = np.linalg.norm(Js, 2, axis=(1, 2)) ** 2
+    if np.ndim(sigma):
+        by_norm = squares + np.linalg.norm(Bs, 2, axis=(2, 3)) ** 2 @ np.square(sigma)
+    else:
+        by_norm = (1 + sigma**2) * squares
     return {
         "exact_rho": np.array([rho_dense(J, B, sigma) for J, B in zip(Js, Bs, strict=True)]),
-        "exact_rho_by_norm": (1 + sigma**2) * np.linalg.norm(Js, 2, axis=(1, 2)) ** 2,
+        "exact_rho_by_norm": by_norm,
     }

@@ -18,7 +18,6 @@ taken, since the backward pass through time runs anyway.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import jax
@@ -26,20 +25,28 @@ import jax.numpy as jnp
 import numpy as np
 from annotated_types import Ge, Gt, MinLen
 
-from jaxbench.base import Context, Hyper, Intervention, JaxbenchError, Recurrence
+from jaxbench.base import Context, Hyper, Intervention, JaxbenchError
+from jaxbench.interventions.growth_along import (
+    MEASURED_POWER_STEPS,
+    measure_growth,
+    penalty,
+    recurrence_of,
+    rho_norm_along,
+    rho_power_along,
+    trajectory_points,
+)
 from jaxbench.interventions.mean_square import (
     DENSE_LIMIT,
-    check_sigma,
     elementwise_lift_adjoint,
     elementwise_lift_apply,
-    irregular,
     lift_adjoint,
     lift_apply,
     rho_dense,
     rho_norm,
     rho_power,
-    top_singular_vectors,
 )
+from jaxbench.interventions.quantisation import predicted_rounding, quantise
+from jaxbench.interventions.robustness import Robustness
 from jaxbench.interventions.stability_measures import (
     exact_growth,
     first_orders,
@@ -47,9 +54,14 @@ from jaxbench.interventions.stability_measures import (
     growth_under_noise,
 )
 from jaxbench.interventions.stability_signatures import SIGNATURES
+from jaxbench.interventions.structured_noise import (
+    relative_levels,
+    root_mean_square,
+    sigma_hyper,
+    sigma_of,
+)
 from jaxbench.interventions.weight_noise import (
     GRU_GROUPS,
-    Groups,
     Step,
     first_order,
     local_jacobian,
@@ -59,9 +71,10 @@ from jaxbench.interventions.weight_noise import (
 )
 
 if TYPE_CHECKING:
-    from jaxtyping import Array, Float, Int
+    from jaxtyping import Array
 
     from jaxbench.base import Batch, Key, PyTree, Scalar
+    from jaxbench.interventions.mean_square import Sigma
 
 __all__ = [
     "GRU_GROUPS",
@@ -76,113 +89,15 @@ __all__ = [
     "noise_operators",
     "penalty",
     "predicted_growth",
+    "predicted_rounding",
+    "quantise",
     "rho_dense",
     "rho_norm",
     "rho_norm_along",
     "rho_power",
     "rho_power_along",
+    "trajectory_points",
 ]
-
-MEASURED_SEQUENCES = 16
-MEASURED_TIMES = 10
-MEASURED_POWER_STEPS = 100
-
-# --------------------------------------------------------------------------------------------------
-# The penalty
-# --------------------------------------------------------------------------------------------------
-
-
-def penalty(rho: Float[Array, "*points"]) -> Scalar:
-    """The hinge `mean relu(rho - 1)^2` of the growths at some points: 0 where all are stable."""
-    return jnp.mean(jax.nn.relu(rho - 1) ** 2)
-
-
-def rho_norm_along(
-    step: Step,
-    params: PyTree,
-    hidden: Float[Array, "points n"],
-    inputs: Float[Array, "points features"],
-    sigma: Scalar | float,
-    steps: int = 10,
-    start: Float[Array, "points n"] | None = None,
-) -> Float[Array, " points"]:
-    """`rho_norm` of the step's Jacobian at each point, `(1 + sigma^2) (u^T J v)^2`, matrix-free.
-
-    The step is linearised once at all points, so that each product with `J` or `J^T` is one batched
-    product, and no Jacobian is built.
-
-    Args:
-        step: `(params, hidden [n], input [features]) -> hidden [n]`.
-        params: its parameters, any pytree.
-        hidden: the states before the step.
-        inputs: the step's inputs.
-        sigma: standard deviation of the noise.
-        steps: of the power iteration, from below.
-        start: its first vectors.  In training they must be drawn anew each step: a network learns
-            to keep `J`'s largest direction orthogonal to a fixed one, where few steps miss it.
-
-    Raises:
-        JaxbenchError: a negative sigma.
-    """
-    check_sigma(sigma)
-
-    def advance(params: PyTree, hidden: Array) -> Array:
-        return jax.vmap(step, (None, 0, 0))(params, hidden, inputs)
-
-    if start is None:
-        start = jnp.broadcast_to(irregular(hidden.shape[-1], hidden.dtype), hidden.shape)
-    frozen_params, frozen = jax.lax.stop_gradient((params, hidden))
-    _, forward = jax.linearize(partial(advance, frozen_params), frozen)
-    transpose = jax.linear_transpose(forward, frozen)
-    left, right = top_singular_vectors(forward, lambda u: transpose(u)[0], start, steps)
-    _, stretched = jax.jvp(partial(advance, params), (hidden,), (right,))
-    return (1 + sigma**2) * jnp.sum(left * stretched, axis=-1) ** 2
-
-
-def rho_power_along(
-    step: Step,
-    params: PyTree,
-    hidden: Float[Array, "points n"],
-    inputs: Float[Array, "points features"],
-    sigma: Scalar | float,
-    groups: Groups,
-    steps: int = 20,
-) -> Float[Array, " points"]:
-    """`rho_power` of the lift at each point, of the step's Jacobian and the groups' noise.
-
-    Arguments as for `rho_norm_along`; `groups` as for `group_members`.
-    """
-
-    def at(hidden: Array, inputs: Array) -> Array:
-        order = first_order(step, params, hidden, inputs, groups)
-        return rho_power(order.J, order.B, sigma, steps)
-
-    return jax.vmap(at)(hidden, inputs)
-
-
-def recurrence_of(ctx: Context) -> Recurrence:
-    """The recurrence of the model that trains, or an error that says that it has none."""
-    if ctx.model.recurrence is None:
-        raise JaxbenchError(
-            f"stability_penalty needs a recurrent model, but {ctx.model.name!r} has no recurrence"
-        )
-    return ctx.model.recurrence
-
-
-def trajectory_points(
-    recurrence: Recurrence,
-    params: PyTree,
-    inputs: Float[Array, "batch time features"],
-    hidden: Float[Array, "batch time n"],
-    samples: Int[Array | np.ndarray, "samples 1"],
-    times: Int[Array | np.ndarray, "samples times"],
-) -> tuple[Float[Array, "points n"], Float[Array, "points features"]]:
-    """The hidden states before the steps `times` of these `samples`, and the steps' inputs."""
-    first = recurrence.initial_hidden(params, times.shape)
-    before = jnp.where((times > 0)[..., None], hidden[samples, jnp.maximum(times - 1, 0)], first)
-    now = inputs[samples, times]
-    return before.reshape(-1, before.shape[-1]), now.reshape(-1, now.shape[-1])
-
 
 # --------------------------------------------------------------------------------------------------
 # The intervention
@@ -200,6 +115,10 @@ def build(
     test_sequences: Annotated[int, Ge(1)] = 4,
     paths: Annotated[int, Ge(2)] = 256,
     exact_points: Annotated[int, Ge(0)] = 1,
+    sigma_groups: Annotated[list[str], MinLen(1)] | None = None,
+    score_noise: Annotated[float, Gt(0)] | None = None,
+    bits: Annotated[list[Annotated[int, Ge(2)]], MinLen(1)] | None = None,
+    rollout_steps: Annotated[list[Annotated[int, Ge(1)]], MinLen(1)] | None = None,
 ) -> Intervention:
     """A penalty on the mean-square growth of a recurrence, `weight * mean relu(rho_hat - 1)^2`.
 
@@ -215,8 +134,22 @@ def build(
         paths: noise paths of each; the relative sampling error is at most `sqrt(2 / paths)`, 9 % at
             256 paths, and about half of it in a trained network.
         exact_points: trajectory points with an exact `rho`, in models of up to 64 hidden units.
+        sigma_groups: groups whose noise has a sigma of its own, the hyperparameter
+            `sigma_<group>`; needs level `power`.  The signatures' sigmas are then root mean squares
+            over groups.
+        score_noise: sigma of the weight noise under which the test split is scored too; an
+            endpoint.
+        bits: numbers of bits to which the kernels are rounded and scored too; an endpoint.
+        rollout_steps: lengths at which new sequences are scored too; an endpoint.
     """
     chosen = groups or GRU_GROUPS
+    own = sigma_groups or []
+    noise_hyper = sigma_hyper(chosen, own)
+    if own and level == "norm":
+        raise JaxbenchError(
+            "sigma_groups needs level = 'power': the norm of J knows one sigma for all weights"
+        )
+    further = Robustness(score_noise, bits or (), rollout_steps or (), chosen)
     levels = noise_levels or [0.05, 0.1, 0.2, 0.4]
     training_steps = power_steps or {"norm": 10, "power": 20}[level]
 
@@ -225,7 +158,7 @@ def build(
         params: PyTree,
         hidden: Array,
         inputs: Array,
-        sigma: Scalar,
+        sigma: Sigma,
         steps: int,
         start: Array | None = None,
     ) -> Array:
@@ -251,35 +184,34 @@ def build(
         where = trajectory_points(recurrence, params, batch.inputs, hidden, at_samples, at_times)
         signed = jax.lax.bitcast_convert_type(bits[:, 1 + times :], jnp.int32)
         start = signed.reshape(samples * times, n).astype(hidden.dtype) * 2.0**-31
-        rho = rho_along(recurrence.step, params, *where, ctx.hyper["sigma"], training_steps, start)
+        sigma = sigma_of(ctx.hyper, chosen, own)
+        rho = rho_along(recurrence.step, params, *where, sigma, training_steps, start)
         return ctx.hyper["weight"] * penalty(rho)
 
     def measure(ctx: Context, params: PyTree, state: PyTree, test: Batch) -> dict[str, Any]:
-        recurrence, sigma = recurrence_of(ctx), ctx.hyper["sigma"]
+        recurrence, noise = recurrence_of(ctx), sigma_of(ctx.hyper, chosen, own)
         _, intermediates = ctx.model.apply(params, test.inputs, ctx=ctx, state=state)
-        hidden = intermediates["hidden"]
-        at_samples = np.linspace(0, hidden.shape[0] - 1, MEASURED_SEQUENCES).astype(int)[:, None]
-        at_times = np.linspace(0, hidden.shape[1] - 1, MEASURED_TIMES).astype(int)[None, :]
-        at_times = np.repeat(at_times, MEASURED_SEQUENCES, axis=0)
-        where = trajectory_points(recurrence, params, test.inputs, hidden, at_samples, at_times)
-        rho = rho_along(recurrence.step, params, *where, sigma, MEASURED_POWER_STEPS)
-        energy = jnp.mean(jnp.sum(hidden**2, axis=-1), axis=0)
-        rho_hat, growth = jnp.mean(rho), jnp.sum(energy[1:]) / jnp.sum(energy[:-1])
+
+        def rho(params: PyTree, hidden: Array, now: Array) -> Array:
+            return rho_along(recurrence.step, params, hidden, now, noise, MEASURED_POWER_STEPS)
+
+        grown = measure_growth(recurrence, params, test.inputs, intermediates["hidden"], rho)
         inputs = test.inputs[:test_sequences]
+        at_levels = relative_levels(noise, levels) if own else None
         exact = {}
-        if exact_points and hidden.shape[-1] <= DENSE_LIMIT:
+        if exact_points and intermediates["hidden"].shape[-1] <= DENSE_LIMIT:
             orders = first_orders(recurrence, params, test.inputs[0], chosen, exact_points)
-            exact = growth_by_power(orders, sigma)
+            exact = growth_by_power(orders, noise)
         return {
-            "rho_hat": rho_hat,
-            "state_growth": growth,
-            "relative_error": jnp.abs(rho_hat - growth) / rho_hat,
-            "active_fraction": jnp.mean(rho > 1, dtype=rho.dtype),
+            **grown,
             "weight": ctx.hyper["weight"],
-            "sigma": sigma,
+            "sigma": root_mean_square(noise) if own else noise,
             "pair": jax.random.key_data(ctx.key),
-            **growth_under_noise(recurrence, params, inputs, chosen, levels, ctx.key, paths),
+            **growth_under_noise(
+                recurrence, params, inputs, chosen, levels, ctx.key, paths, at_levels
+            ),
             **exact,
+            **further.measure(ctx, recurrence, params, test, noise),
         }
 
     def measure_host(
@@ -289,7 +221,8 @@ def build(
         if "exact_J" not in ctx.measured:
             return {}
         Js, Bs = ctx.measured["exact_J"], ctx.measured["exact_B"]
-        return exact_growth(Js, Bs, float(ctx.hyper["sigma"]))
+        sigma = np.asarray(sigma_of(ctx.hyper, chosen, own), np.float64)
+        return exact_growth(Js, Bs, sigma)
 
     return Intervention(
         name="stability_penalty",
@@ -304,10 +237,12 @@ def build(
             "test_sequences": test_sequences,
             "paths": paths,
             "exact_points": exact_points,
+            **({"sigma_groups": own} if own else {}),
+            **further.static,
         },
         hyper={
             "weight": Hyper(1.0, 0.0, 1e6, "weight of the penalty in the loss", neutral=0.0),
-            "sigma": Hyper(0.2, 0.0, 1.0, "relative standard deviation of the weights' noise"),
+            **noise_hyper,
         },
         requires=frozenset({"recurrent"}),
         limitations=(
@@ -321,6 +256,13 @@ def build(
         measure=measure,
         measure_host=measure_host if exact_points else None,
         host_only=("exact_J", "exact_B"),
-        surgery_static=("noise_levels", "test_sequences", "paths", "exact_points"),
+        surgery_static=(
+            "noise_levels",
+            "test_sequences",
+            "paths",
+            "exact_points",
+            *further.static,
+        ),
         signatures=SIGNATURES,
+        endpoints=further.endpoints,
     )

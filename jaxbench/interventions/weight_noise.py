@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from jaxtyping import Array, Float
 
     from jaxbench.base import Key, PyTree
+    from jaxbench.interventions.mean_square import Sigma
 
 Step = Callable[[Any, Any, Any], Any]
 Groups = Mapping[str, str | Sequence[str] | Callable[[str], bool]]
@@ -86,6 +87,13 @@ def perturb(
         for leaf, numbers in zip(leaves, members, strict=True)
     ]
     return jax.tree.unflatten(structure, scaled)
+
+
+def scale_noise(
+    sigma: Sigma, noise: Float[Array, "*shape groups"]
+) -> Float[Array, "*shape groups"]:
+    """Standard normal noise scaled by the standard deviation of all groups, or of each."""
+    return (jnp.broadcast_to(sigma, noise.shape) if jnp.ndim(sigma) else sigma) * noise
 
 
 # --------------------------------------------------------------------------------------------------
@@ -175,7 +183,7 @@ def predicted_growth(
     start: Float[Array, " n"],
     inputs: Float[Array, "time features"],
     groups: Groups,
-    sigmas: Float[Array, " sigmas"],
+    sigmas: Float[Array, " sigmas"] | Float[Array, "sigmas groups"],
 ) -> tuple[Float[Array, "sigmas time"], Float[Array, "sigmas time"]]:
     """Predict `E |noisy - clean|^2` after each step, `tr P_t` of the lift from `P_0 = 0`.
 
@@ -185,10 +193,10 @@ def predicted_growth(
         start: the first hidden state, which has no noise.
         inputs: of every time step.
         groups: which weights share a noise, as for `group_members`.
-        sigmas: standard deviations of the noise.
+        sigmas: standard deviations of the noise, of all groups or of each.
 
     Returns:
-        the prediction, and the noise injected so far, `sigma^2 sum_{s<t,g} |b_{g,s}|^2`: what the
+        the prediction, and the noise injected so far, `sum_{s<t,g} sigma_g^2 |b_{g,s}|^2`: what the
         deviation were if it neither grew nor shrank.
     """
     check_sigma(sigmas)
@@ -200,13 +208,21 @@ def predicted_growth(
         source = order.b.T @ order.b
 
         def later(sigma: Array, moment: Array) -> Array:
-            return lift_apply(order.J, order.B, sigma, moment) + sigma**2 * source
+            moved = lift_apply(order.J, order.B, sigma, moment)
+            if sigma.ndim == 0:
+                return moved + sigma**2 * source
+            scaled = sigma[:, None] * order.b
+            return moved + scaled.T @ scaled
 
         moments = jax.vmap(later)(sigmas, moments)
         traces = jnp.trace(moments, axis1=1, axis2=2)
-        return (order.hidden, moments), (traces, sigmas**2 * jnp.trace(source))
+        if sigmas.ndim == 1:
+            injected = sigmas**2 * jnp.trace(source)
+        else:
+            injected = sigmas**2 @ jnp.sum(order.b**2, axis=1)
+        return (order.hidden, moments), (traces, injected)
 
-    nothing = jnp.zeros((sigmas.size, start.size, start.size), start.dtype)
+    nothing = jnp.zeros((len(sigmas), start.size, start.size), start.dtype)
     _, (traces, fresh) = jax.lax.scan(advance, (start, nothing), inputs)
     return traces.T, jnp.cumsum(fresh, axis=0).T
 
@@ -231,7 +247,7 @@ def monte_carlo_growth(
     start: Float[Array, "sequences n"],
     inputs: Float[Array, "sequences time features"],
     groups: Groups,
-    sigma: Float[Array, ""] | float,
+    sigma: Sigma,
     key: Key,
     paths: int,
     readout: Callable[[Any, Any], Any] = lambda params, hidden: hidden,
@@ -248,7 +264,7 @@ def monte_carlo_growth(
         start: the first hidden state of each sequence, which has no noise.
         inputs: of every sequence.
         groups: which weights share a noise, as for `group_members`.
-        sigma: standard deviation of the noise.
+        sigma: standard deviation of the noise, one for all or one for each group.
         key: of the noise.
         paths: how many noise paths.
         readout: `(params, hidden [n]) -> output`, without noise.
@@ -263,7 +279,7 @@ def monte_carlo_growth(
     members = group_members(params, groups)
     length, blocks = inputs.shape[1], -(-paths // BLOCK_PATHS)
     size = -(-paths // blocks)
-    noise = sigma * jax.random.normal(key, (length, paths, len(groups)), start.dtype)
+    noise = scale_noise(sigma, jax.random.normal(key, (length, paths, len(groups)), start.dtype))
     noise = jnp.pad(noise, ((0, 0), (0, blocks * size - paths), (0, 0)))
     noise = jnp.moveaxis(noise.reshape(length, blocks, size, len(groups)), 1, 0)
     ones = jax.tree.map(lambda leaf: jnp.ones((), start.dtype), params)

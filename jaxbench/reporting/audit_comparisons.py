@@ -39,7 +39,7 @@ Scores = Sequence[Written | None]
 def comparison(fields: Fields, place: Place, findings: Findings) -> judging.Comparison | None:
     """Check every number of a comparison against the one made of the scores."""
     table = fields.at(place)
-    baseline, idea = (compared_arm(fields, table, side) for side in ("baseline", "idea"))
+    baseline, idea = (compared_arm(fields, place, side) for side in ("baseline", "idea"))
     direction = fields.directions.get((*place, "direction"), fields.direction)
     scores = [None if arm is None else arm.scores for arm in (baseline, idea)]
     if scores[0] is None or scores[1] is None or direction is None:
@@ -61,8 +61,11 @@ def comparison(fields: Fields, place: Place, findings: Findings) -> judging.Comp
     return expected
 
 
-def compared_arm(fields: Fields, table: Mapping[str, Any], side: str) -> Arm | None:
-    """Find the arm that is on one side of a comparison."""
+def compared_arm(fields: Fields, place: Place, side: str) -> Arm | None:
+    """Find the arm on one side of a comparison; an endpoint's scores are in the comparison."""
+    table = fields.at(place)
+    if isinstance(table.get("endpoint"), str):
+        return fields.arm_at((*place, side))
     name = table.get(f"{side}_arm", side)
     return fields.arms.get(name if isinstance(name, str) else side)
 

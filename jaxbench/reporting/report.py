@@ -13,9 +13,10 @@ from jaxbench.config import digest
 from jaxbench.reporting import sentences
 from jaxbench.reporting.provenance import provenance
 from jaxbench.training import cost
-from jaxbench.training.runs import TrainedRun
+from jaxbench.training.runs import Measurement, TrainedRun
 
 if TYPE_CHECKING:
+    from jaxbench.config import Comparison as Named
     from jaxbench.study import Results, Tuning
 
 BENCH_VERSION = 2
@@ -73,6 +74,7 @@ def bench_report(results: Results) -> dict[str, Any]:
             "idea_arm": named.idea,
             "baseline_arm": named.baseline,
             "role": named.role,
+            **endpoint(results, named),
         }
         for named, comparison in zip(config.comparisons, results.comparisons, strict=True)
     ]
@@ -129,6 +131,16 @@ def bench_report(results: Results) -> dict[str, Any]:
     }
 
 
+def endpoint(results: Results, named: Named) -> dict[str, Any]:
+    """Say by which endpoint arms are compared; nothing where it is the score."""
+    if named.endpoint is None:
+        return {}
+    metric = results.plan.metric_of(named)
+    declared = results.plan.arms[named.idea].recipe.intervention.endpoints
+    summary = next(each.summary for each in declared if each.name == named.endpoint)
+    return {"endpoint": metric.name, "endpoint_unit": metric.unit, "endpoint_summary": summary}
+
+
 def protocol_used(results: Results) -> dict[str, Any]:
     """Say how the arms were tuned and compared."""
     protocol, parity = results.plan.config.protocol, results.plan.parity
@@ -183,6 +195,7 @@ def arm_result(results: Results, arm: str) -> dict[str, Any]:
         },
         "full_mean": mean,
         "curves": curves(evaluated),
+        "measured": scalars(results.by_arm.get(arm, ())),
         "cost": cost.arm_cost(
             planned.recipe, runs_of(results, arm), groups[key], list(groups).index(key)
         ),
@@ -226,6 +239,15 @@ def runs_of(results: Results, arm: str) -> int:
 def curves(runs: Sequence[TrainedRun]) -> dict[str, Any]:
     """Give each learning curve of the evaluation runs, [seeds][epochs]."""
     return {name: np.stack([run.curves[name] for run in runs]) for name in runs[0].curves}
+
+
+def scalars(taken: Sequence[Measurement]) -> dict[str, Any]:
+    """Give each scalar that was measured of an arm's evaluation runs, [seeds]."""
+    return {
+        name: [each.measured.get(name) for each in taken]
+        for name in dict.fromkeys(name for each in taken for name in each.measured)
+        if all(np.ndim(each.measured.get(name, 0.0)) == 0 for each in taken)
+    }
 
 
 def mechanism_signature(results: Results, place: int) -> dict[str, Any]:

@@ -87,7 +87,7 @@ class Fields:
     def arms(self) -> dict[str, Arm]:
         """Each arm by its name; `baseline` and `idea` in the reports that name no others."""
         tables = {name: (*place, name) for place, name in self._named_arms()}
-        found = {name: self._arm(place) for name, place in tables.items()}
+        found = {name: self.arm_at(place) for name, place in tables.items()}
         for name in ARMS:
             if name not in found or found[name] is None:
                 found[name] = self._loose_arm(name)
@@ -163,7 +163,9 @@ class Fields:
             for place, value in self.everything
             if place and place[-1] == name and isinstance(value, Mapping)
         ]
-        found = [arm for place in sorted(places, key=len) if (arm := self._arm(place)) is not None]
+        found = [
+            arm for place in sorted(places, key=len) if (arm := self.arm_at(place)) is not None
+        ]
         with_scores = [arm for arm in found if arm.scores is not None]
         if with_scores:
             return with_scores[0]
@@ -173,7 +175,7 @@ class Fields:
                 return Arm(place, scores, None, place)
         return found[0] if found else None
 
-    def _arm(self, place: Place) -> Arm | None:
+    def arm_at(self, place: Place) -> Arm | None:
         """Read the scores and the mean of an arm's table."""
         scores: tuple[Place, list[Written | None] | None] = (place, None)
         mean: tuple[Place, Written | None] = (place, None)

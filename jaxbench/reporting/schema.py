@@ -117,6 +117,7 @@ class NamedComparison(ComparisonResult):
     idea_arm: str
     baseline_arm: str
     role: Literal["primary", "secondary", "control"]
+    endpoint: str | None = Field(default=None, description="what is compared instead of the score")
 
 
 class SignatureEntry(Part):

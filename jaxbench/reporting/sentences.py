@@ -71,11 +71,24 @@ def signature(bench: Bench) -> str:
 
 def metrics(bench: Bench) -> dict[str, Any]:
     """Sum up both arms and the signature, one entry each."""
+    told = [endpoint(each) for each in bench["comparisons"] if each.get("endpoint")]
     return {
         "baseline": arm(bench, "baseline"),
         "idea": arm(bench, "idea"),
         "mechanism_signature": signature(bench),
+        **({"endpoints": told} if told else {}),
     }
+
+
+def endpoint(compared: Mapping[str, Any]) -> str:
+    """Say what a comparison by an endpoint found."""
+    arms = f"{compared['idea_arm']} against {compared['baseline_arm']}"
+    means = " against ".join(number(compared[side]["mean"]) for side in ("idea", "baseline"))
+    return (
+        f"{compared['endpoint']}, {arms}: {compared['outcome']}, {means}, better in "
+        f"{compared['idea_wins']} of {compared['n_pairs']} pairs, p of {compared['p_value']:.4g}, "
+        f"corrected for {compared['family_size']} comparisons {compared['p_corrected']:.4g}"
+    )
 
 
 def arm(bench: Bench, side: str) -> str:

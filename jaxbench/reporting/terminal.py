@@ -51,6 +51,7 @@ def render(report: Mapping[str, Any], console: Console) -> None:
     others(bench, console)
     references(bench, console)
     signatures(bench.get("mechanism_signature", {}), console)
+    measured(bench, console)
     cost(bench, console)
     compact(bench, console)
     section("Limitations", console)
@@ -208,10 +209,16 @@ def named(comparisons: Sequence[Mapping[str, Any]]) -> tuple[str, list[str]]:
     pairs = [(str(c.get("idea_arm", "")), str(c.get("baseline_arm", ""))) for c in comparisons]
     parts = [[side.partition(".") for side in pair] for pair in pairs]
     stems = {(idea[0], baseline[0]) for idea, baseline in parts}
-    if len(stems) == 1 and all(idea[2] and idea[2] == baseline[2] for idea, baseline in parts):
+    scores_only = not any(each.get("endpoint") for each in comparisons)
+    if (
+        scores_only
+        and len(stems) == 1
+        and all(idea[2] and idea[2] == baseline[2] for idea, baseline in parts)
+    ):
         ((idea, baseline),) = stems
         return f"{idea} - {baseline} at", [each[0][2] for each in parts]
-    return "idea - baseline", [f"{idea} - {baseline}" for idea, baseline in pairs]
+    by = [f" by {each['endpoint']}" if each.get("endpoint") else "" for each in comparisons]
+    return "idea - baseline", [f"{i} - {b}{end}" for (i, b), end in zip(pairs, by, strict=True)]
 
 
 def references(bench: Mapping[str, Any], console: Console) -> None:
@@ -248,6 +255,18 @@ def signatures(mechanism: Mapping[str, Any], console: Console) -> None:
             console.print(table)
         if signature.get("skill") is not None:
             console.print(Text(f"Skill against the null: {number(signature['skill'])}"))
+
+
+def measured(bench: Mapping[str, Any], console: Console) -> None:
+    """Print the mean over seeds of every scalar that was measured of trained networks."""
+    arms = {name: arm.get("measured") or {} for name, arm in bench["arms"].items()}
+    arms = {name: table for name, table in arms.items() if table}
+    table = make_table("mean of", *arms)
+    for key in _keys(arms.values()):
+        known = [[v for v in values.get(key, ()) if v is not None] for values in arms.values()]
+        add_row(table, [key, *(number(sum(v) / len(v) if v else None) for v in known)])
+    if table.row_count:
+        section("Measured", console, table)
 
 
 def cost(bench: Mapping[str, Any], console: Console) -> None:

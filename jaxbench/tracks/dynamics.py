@@ -239,19 +239,25 @@ def build(
     batch = rollout_batch if mode == "rollout" else onestep_batch
     sizes = (train_size, validation_size, test_size)
 
+    def sequence(key: Key, steps: int) -> Batch:
+        trajectory = draw(
+            key,
+            pendulum,
+            sequence_length=steps,
+            angle_range=options["angle_range"],
+            speed_range=speed_range,
+            control_range=control_range,
+            hold=hold,
+        )
+        return batch(*trajectory)
+
+    def longer_test(key: Key, steps: int) -> Batch:
+        return jax.vmap(lambda own: sequence(own, steps))(jax.random.split(key, test_size))
+
     def generate(key: Key) -> Splits:
         def sample(split: Array, number: Array) -> Batch:
             own_key = jax.random.fold_in(jax.random.fold_in(key, split), number)
-            trajectory = draw(
-                own_key,
-                pendulum,
-                sequence_length=options["sequence_length"],
-                angle_range=options["angle_range"],
-                speed_range=speed_range,
-                control_range=control_range,
-                hold=hold,
-            )
-            return batch(*trajectory)
+            return sequence(own_key, options["sequence_length"])
 
         splits = jnp.asarray(np.repeat(np.arange(3), sizes))
         numbers = jnp.concatenate([jnp.arange(size) for size in sizes])
@@ -276,4 +282,6 @@ def build(
         score=regression.mean_squared_error,
         constant_loss=regression.constant_loss,
         references=references,
+        longer_test=longer_test,
+        free_run=free_run if mode == "onestep" else None,
     )

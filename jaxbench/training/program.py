@@ -188,6 +188,7 @@ class Program:
             probe=jax.tree.map(lambda leaf: leaf[:size], fixed.data.train),
             consts=consts,
             total_steps=self.recipe.schedule.epochs * self.steps_per_epoch,
+            track=self.recipe.track,
         )
 
     def _optimizer(self, ctx: Context) -> optax.GradientTransformationExtraArgs:
