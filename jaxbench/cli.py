@@ -158,7 +158,7 @@ def run(
     as_json: bool,
 ) -> None:
     """Run a study."""
-    from jaxbench import config, devices, storage
+    from jaxbench import config, devices, ledger, storage
     from jaxbench.reporting import progress
 
     with stdout_on_stderr():
@@ -171,18 +171,24 @@ def run(
 
         with progress.make(quiet) as reporter:
             report = run_study(loaded, progress=reporter)
-    problem = None
+    problem: JaxbenchError | None = None
+    try:
+        report = ledger.enter(out, loaded, report)
+    except ledger.LedgerError as error:  # what was computed is written and shown all the same
+        problem = error
+    path = None
     try:
         path = storage.write_report(out, report)
-    except storage.StorageError as error:  # what was computed is shown all the same
+    except storage.StorageError as error:
         problem = error
     try:
         show_report(report, as_json)
+        if path is not None:
+            click.echo(f"\nreport: {path}", err=as_json)
         if problem is not None:
             raise problem
-        click.echo(f"\nreport: {path}", err=as_json)
     except KeyboardInterrupt:
-        stop("interrupted" if problem else f"interrupted: the report is {path}", INTERRUPTED)
+        stop(f"interrupted: the report is {path}" if path else "interrupted", INTERRUPTED)
 
 
 def show_report(report: dict[str, Any], as_json: bool) -> None:

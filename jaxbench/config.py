@@ -168,6 +168,20 @@ class Config(Part):
         shared = {name: values for name, values in self.grid.items() if name not in fixed}
         return {**shared, **self.arms[arm].grid}
 
+    def identity_of(self, arm: str) -> dict[str, Any]:
+        """Return what an arm's scores depend on besides its grid and seeds, as strict JSON."""
+        model, own = self.model_of(arm), self.arms[arm]
+        files = (self.track.name, model.name, own.intervention)
+        parts = {"track": self.track, "model": model, "training": self.training}
+        return {
+            **{
+                name: part.model_dump(mode="json", exclude_none=True)
+                for name, part in parts.items()
+            },
+            "arm": own.model_dump(mode="json", include={"intervention", "options", "fixed"}),
+            "sources": {path: self._origin.sources.get(path) for path in files},
+        }
+
     def as_run(self) -> dict[str, Any]:
         """Return the config as plain data in the layout of the file, without options at None."""
         return self.model_dump(mode="json", exclude_none=True)

@@ -119,6 +119,27 @@ class NamedComparison(ComparisonResult):
     role: Literal["primary", "secondary", "control"]
 
 
+class LookEntry(Part):
+    """How often a comparison's baseline was compared with, and the p-value corrected for it."""
+
+    idea_arm: str
+    baseline_arm: str
+    role: Literal["primary", "secondary"]
+    baseline_digest: str
+    looks: int = Field(description="at this baseline on this track, this study's included")
+    looks_of_this_study: int
+    p: float = Field(description="before correction; anytime-valid if seeds were added on demand")
+    p_corrected: float = Field(description="by Holm's rule over all looks so far")
+
+
+class Ledger(Part):
+    """The looks at the study's baselines when the report was written."""
+
+    file: str
+    date: str
+    comparisons: list[LookEntry]
+
+
 class SignatureEntry(Part):
     """What became of one signature; its state is null for a rule of the reference reports."""
 
@@ -167,6 +188,9 @@ class BenchReport(Part):
     programs: list[dict[str, Any]]
     provenance: dict[str, Any]
     config: dict[str, Any]
+    ledger: Ledger | None = Field(
+        default=None, description="looks at the baselines; left out where no folder was written to"
+    )
 
 
 class Report(Part):

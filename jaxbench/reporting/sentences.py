@@ -56,6 +56,23 @@ def finding(comparison: Comparison, metric: str) -> str:
     return f"{outcome}: {numbers}"
 
 
+def looks(ledger: Mapping[str, Any], track: str, alpha: float) -> list[str]:
+    """Say how often each baseline was compared with before, and what p is worth after that."""
+    said = []
+    for each in ledger["comparisons"]:
+        before = each["looks"] - each["looks_of_this_study"]
+        if before > 0:
+            lost = each["p"] <= alpha < each["p_corrected"]
+            said.append(
+                f"{each['baseline_arm']} on {track} was compared with {before} "
+                f"time{'s' if before > 1 else ''} before, by the ledger of the results folder: "
+                f"corrected for all {each['looks']} looks, p of {each['idea_arm']} is "
+                f"{each['p_corrected']:.4g}"
+                f"{f', which is no longer significant at {alpha:g}' if lost else ''}."
+            )
+    return said
+
+
 def signature(bench: Bench) -> str:
     """Say what became of the idea's explanation."""
     mechanism = bench["mechanism_signature"]

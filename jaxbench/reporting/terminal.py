@@ -48,6 +48,7 @@ def render(report: Mapping[str, Any], console: Console) -> None:
     pairs(bench, console)
     comparison(bench, console)
     others(bench, console)
+    looks(bench.get("ledger"), console)
     references(bench, console)
     signatures(bench.get("mechanism_signature", {}), console)
     cost(bench, console)
@@ -174,6 +175,17 @@ def others(bench: Mapping[str, Any], console: Console) -> None:
         outcome = str(each.get("outcome", ""))
         add_row(table, [each["role"], *names, delta, *p_values, outcome], COLOURS.get(outcome, ""))
     section("All comparisons", console, table)
+
+
+def looks(ledger: Mapping[str, Any] | None, console: Console) -> None:
+    """Print how often each baseline was compared with, and the p-values corrected for that."""
+    if not ledger:
+        return
+    table = make_table("idea", "baseline", "looks so far", "p", "p corrected for all looks")
+    for each in ledger["comparisons"]:
+        names = [each["idea_arm"], each["baseline_arm"]]
+        add_row(table, [*names, *(number(each[name]) for name in ("looks", "p", "p_corrected"))])
+    section(f"Looks at the baseline ({ledger['file']} of the results folder)", console, table)
 
 
 def references(bench: Mapping[str, Any], console: Console) -> None:
