@@ -20,6 +20,7 @@ from jaxbench.commands.compare import compare
 from jaxbench.commands.power import power
 
 INTERRUPTED = 130
+MAX_SEEDS = 64
 TRACEBACK = "JAXBENCH_TRACEBACK"
 PACKAGES = ("jaxbench", "jax", "flax", "optax", "numpy", "scipy")
 HELP = """Does my idea really help?  Paired, tuned, judged comparisons of machine-learning ideas.
@@ -131,6 +132,13 @@ Examples:
   jaxbench run stability_penalty
   jaxbench run stability_penalty --set 'grid.learning_rate=[0.003, 0.01]'
   jaxbench run ./my_study.toml --quick --json > report.json
+  jaxbench run stability_penalty --until-decided --max-seeds 64
+
+\b
+With --until-decided the study begins with its seeds (8 by default) and adds as many again, up to
+--max-seeds, until a sequential test decides the primary comparison at alpha, however often it
+looked.  Tuning happens once, and seeds that ran are kept.  The p-value of a fixed number of seeds
+stands beside it and is not valid then.
 """
 
 
@@ -142,6 +150,16 @@ Examples:
 )  # fmt: skip
 @click.option("--seeds", type=int, help="Evaluation seeds, in place of protocol.seeds.")
 @click.option(
+    "--until-decided",
+    is_flag=True,
+    help="Add seeds, as many again each time, until an anytime-valid test decides.",
+)
+@click.option(
+    "--max-seeds",
+    type=int,
+    help=f"The most seeds of --until-decided.  [default: {MAX_SEEDS}]",
+)
+@click.option(
     "--out", type=click.Path(), default="results", show_default=True,
     help="The folder for results: OUT/<study>/<run id>/report.json.",
 )  # fmt: skip
@@ -152,6 +170,8 @@ def run(
     study: str,
     changes: list[tuple[str, str]],
     seeds: int | None,
+    until_decided: bool,
+    max_seeds: int | None,
     out: str,
     quick: bool,
     quiet: bool,
@@ -161,9 +181,14 @@ def run(
     from jaxbench import config, devices, ledger, storage
     from jaxbench.reporting import progress
 
+    if max_seeds is not None and not until_decided:
+        raise click.UsageError("--max-seeds goes with --until-decided")
+    most = None
+    if until_decided:
+        most = MAX_SEEDS if max_seeds is None else max_seeds
     with stdout_on_stderr():
         devices.configure()
-        loaded = config.load(study, changes, seeds=seeds, quick=quick)
+        loaded = config.load(study, changes, seeds=seeds, max_seeds=most, quick=quick)
         identity = storage.run_id(config.digest(loaded))
         storage.check_writable(storage.result_folder(out, loaded.name, identity))
 

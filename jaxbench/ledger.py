@@ -132,7 +132,7 @@ def enter(out: str | os.PathLike[str], config: Config, report: Mapping[str, Any]
             baseline=baseline_digest(config.identity_of(each["baseline_arm"])),
             idea=each["idea_arm"],
             n=each["n_pairs"],
-            p=each.get("p_decisive", each["p_value"]),
+            p=each["sequential"]["p_values"][-1] if each.get("sequential") else each["p_value"],
         )
         for each in compared
     ]

@@ -11,6 +11,7 @@ import numpy as np
 
 from jaxbench import judging
 from jaxbench.base import JaxbenchError
+from jaxbench.config import FIRST_TUNING_SEED
 from jaxbench.plan import Plan, key_of, make_plan
 from jaxbench.reporting.provenance import tree_digest
 from jaxbench.reporting.report import make_report
@@ -59,6 +60,8 @@ class Results:
         evaluate: `grid` or `selected`, as it was done.
         tunings: how each arm was tuned.
         evaluated: each arm's runs on the evaluation seeds.
+        looks: how many evaluation seeds there were when the arms were compared; several where
+            seeds were added until it was decided.
         measurements: what each arm of the primary comparison was measured to do.
         comparisons: in the config's order, corrected for their family.
         signatures: those of the primary idea.
@@ -72,6 +75,7 @@ class Results:
     evaluate: str
     tunings: Mapping[str, Tuning]
     evaluated: Mapping[str, Sequence[TrainedRun]]
+    looks: Sequence[int]
     measurements: Mapping[str, Sequence[Measurement]]
     comparisons: Sequence[judging.Comparison]
     signatures: Sequence[judging.SignatureResult]
@@ -101,10 +105,7 @@ def run_study(
     engine = engine or Engine(measures=True, progress=progress)
     trainer = Trainer(plan, engine, choose_evaluate(plan, engine))
     plan, tunings = tune(trainer)
-    evaluated = {
-        arm: trainer.scored(arm, [tuning.best], config.protocol.evaluation_seed_list)[0]
-        for arm, tuning in tunings.items()
-    }
+    evaluated, looks = evaluate(trainer, plan, tunings)
     measurements = measure(plan, engine, evaluated)
     references, pairing = look_at_data(plan, engine, evaluated)
     results = Results(
@@ -112,6 +113,7 @@ def run_study(
         evaluate=trainer.evaluate,
         tunings=tunings,
         evaluated=evaluated,
+        looks=looks,
         measurements=measurements,
         comparisons=compare_arms(plan, evaluated),
         signatures=judge_signatures(plan, measurements),
@@ -130,6 +132,8 @@ def choose_evaluate(plan: Plan, engine: Engine) -> str:
         return "grid"
     if protocol.evaluate != "auto":
         return protocol.evaluate
+    if protocol.max_seeds is not None:
+        return "selected"
     configurations = sum(plan.parity.counts.values())
     runs = configurations * (protocol.seeds + protocol.tuning_seeds)
     on_cpu = engine.devices[0].platform == "cpu"
@@ -149,7 +153,6 @@ class Trainer:
         self, wanted: Mapping[str, Sequence[Mapping[str, float]]], seeds: Sequence[int]
     ) -> None:
         """Train these configurations of each arm on these seeds, as one list."""
-        evaluation = set(self.plan.config.protocol.evaluation_seed_list)
         runs, keys = [], []
         for arm, configurations in wanted.items():
             for index, configuration in enumerate(configurations):
@@ -159,7 +162,7 @@ class Trainer:
                         runs.append(self.plan.arms[arm].run(index, configuration, seed))
                         keys.append(key)
         if runs:
-            trained = self.engine.train(runs, keep=lambda run: run.seed in evaluation)
+            trained = self.engine.train(runs, keep=lambda run: run.seed < FIRST_TUNING_SEED)
             self._trained |= zip(keys, trained, strict=True)
 
     def scored(
@@ -173,7 +176,7 @@ class Trainer:
 
 
 def tune(trainer: Trainer) -> tuple[Plan, dict[str, Tuning]]:
-    """Train every arm's grid, select each arm's configuration, and train what will be compared.
+    """Train every arm's grid and select each arm's configuration.
 
     With `extend_grid`, a grid whose best value is at an edge grows by a factor of 3, for all arms,
     three times at most.
@@ -189,8 +192,38 @@ def tune(trainer: Trainer) -> tuple[Plan, dict[str, Tuning]]:
         if not beyond or extension == GRID_EXTENSIONS:
             break
         plan = plan.extended(beyond)
-    trainer.train({arm: [tuning.best] for arm, tuning in tunings.items()}, evaluation_seeds)
     return plan, tunings
+
+
+def evaluate(
+    trainer: Trainer, plan: Plan, tunings: Mapping[str, Tuning]
+) -> tuple[dict[str, list[TrainedRun]], list[int]]:
+    """Train the tuned arms on the evaluation seeds; with `max_seeds`, on more until it is decided.
+
+    Seeds are added `protocol.seeds` at a time, so that no program has a new shape, until the
+    primary comparison's anytime-valid p-value, corrected for its family, is at most alpha.
+
+    Returns:
+        Each arm's runs, and how many seeds there were at each look.
+    """
+    protocol = plan.config.protocol
+    primary = list(plan.config.comparisons).index(plan.config.primary)
+    looks = [protocol.seeds]
+    while True:
+        seeds = range(looks[-1])
+        trainer.train({arm: [tuning.best] for arm, tuning in tunings.items()}, seeds)
+        evaluated = {
+            arm: trainer.scored(arm, [tuning.best], seeds)[0] for arm, tuning in tunings.items()
+        }
+        if protocol.max_seeds is None or looks[-1] == protocol.max_seeds:
+            return evaluated, looks
+        compared = compare_arms(plan, evaluated)[primary]
+        if compared.p_corrected <= protocol.alpha:
+            return evaluated, looks
+        trainer.engine.progress.stage(
+            f"undecided after {looks[-1]} seeds (p = {compared.p_corrected:.3g}): adding seeds"
+        )
+        looks.append(min(looks[-1] + protocol.seeds, protocol.max_seeds))
 
 
 def select(trainer: Trainer, plan: Plan, arm: str) -> Tuning:
@@ -270,7 +303,7 @@ def look_at_data(
     plan: Plan, engine: Engine, evaluated: Mapping[str, Sequence[TrainedRun]]
 ) -> tuple[dict[str, list[float]], dict[str, Any]]:
     """Score the references on the evaluation seeds, and check that arms are paired."""
-    seeds = plan.config.protocol.evaluation_seed_list
+    seeds = [each.run.seed for each in evaluated[plan.config.primary.idea]]
     references: dict[str, list[float]] = {}
     digests: dict[str, dict[str, str]] = {}
     seen: dict[str, dict[str, str]] = {}
@@ -313,6 +346,7 @@ def compare_arms(
             direction=plan.track.metric.direction,
             alpha=protocol.alpha,
             margin=protocol.margin,
+            max_pairs=protocol.max_seeds,
         )
         for each in plan.config.comparisons
     ]

@@ -128,6 +128,11 @@ def test_options_reach_the_config(here: Path, study: Callable[[Study], None]) ->
     [config] = seen
     assert (config.training.epochs, config.protocol.seeds, config.title) == (2, 5, "a=b")
     assert config.grid == {"learning_rate": (0.1, 0.2)}
+    assert config.protocol.max_seeds is None
+    for options, most in (([], 64), (["--max-seeds", "20"], 20)):
+        assert invoke("run", "mine.toml", "--until-decided", *options).exit_code == 0
+        assert seen[-1].protocol.max_seeds == most
+        assert seen[-1].how_to_run().endswith(f"mine.toml --until-decided --max-seeds {most}")
 
 
 def test_every_study_is_a_look_at_its_baseline(here: Path, study: Callable[[Study], None]) -> None:
@@ -246,6 +251,10 @@ def refused(expected: str, *arguments: str) -> None:
         (["run", "mine.toml", "--out", "mine.toml/x"],
          "error: results cannot be written to mine.toml/x/mine/"),
         (["run", "mine.toml", "--out", "/proc/x"], "(/proc): "),
+        (["run", "mine.toml", "--max-seeds", "32"], "--max-seeds goes with --until-decided"),
+        (["run", "mine.toml", "--until-decided", "--max-seeds", "0"],
+         "protocol.max_seeds: expected a number of at least 2, got 0"),
+        (["run", "mine.toml", "--until-decided", "--max-seeds", "101"], "at most 100, got 101"),
         (["run"], "Missing argument 'CONFIG'"),
         (["run", "mine.toml", "--qick"], "No such option"),
         (["rnu"], "No such command 'rnu'"),

@@ -47,6 +47,7 @@ def render(report: Mapping[str, Any], console: Console) -> None:
     tuning(bench, console)
     pairs(bench, console)
     comparison(bench, console)
+    sequence(bench, console)
     others(bench, console)
     looks(bench.get("ledger"), console)
     references(bench, console)
@@ -137,13 +138,16 @@ def comparison(bench: Mapping[str, Any], console: Console) -> None:
     kind = "exact" if judged.get("p_value_exact", True) else "Monte Carlo"
     family = judged.get("family_size", 1)
     margin = number(judged.get("margin"))
+    steps = judged.get("sequential")
+    fixed = ", not valid here" if steps else ""
     rows = {
         "outcome": judged.get("outcome"),
         "difference": number(judged["delta_mean"], signed=True) + change,
         "idea wins": wins,
         "interval (t)": _interval(intervals.get("t")),
         "interval (sign flips)": _interval(intervals.get("sign_flip")),
-        f"p ({kind} {judged.get('test', 'sign flips')})": number(judged["p_value"]),
+        "p (anytime-valid, makes the verdict)": number(steps and steps["p_values"][-1]),
+        f"p ({kind} {judged.get('test', 'sign flips')}{fixed})": number(judged["p_value"]),
         f"p corrected ({family} in the family)": number(judged.get("p_corrected")),
         "smallest attainable p": number(judged.get("attainable_p")),
         "detectable (half-width)": number(judged.get("mde")),
@@ -160,6 +164,19 @@ def comparison(bench: Mapping[str, Any], console: Console) -> None:
     section("Comparison", console, table)
     for sentence in judged.get("warnings", ()):
         console.print(Text(f"Note: {sentence}", style="yellow"))
+
+
+def sequence(bench: Mapping[str, Any], console: Console) -> None:
+    """Print the sequential test at each look, where seeds were added until it decides."""
+    used, steps = bench["protocol"].get("sequential"), bench["comparison"].get("sequential")
+    if not used or not steps:
+        return
+    table = make_table("seeds", "e-value", "anytime-valid p")
+    for seeds in used["looks"]:
+        cells = [number(steps[name][seeds - 1]) for name in ("e_values", "p_values")]
+        add_row(table, [str(seeds), *cells])
+    section("Seeds until decided", console, table)
+    console.print(Text(used["statement"]))
 
 
 def others(bench: Mapping[str, Any], console: Console) -> None:
