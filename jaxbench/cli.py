@@ -5,18 +5,18 @@ Nothing heavy is imported before a command runs, so that `jaxbench --help` answe
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import traceback
-from collections.abc import Iterator
 from typing import Any, NoReturn
 
 import click
 
 from jaxbench.base import JaxbenchError
 from jaxbench.commands.audit import audit
+from jaxbench.commands.calibrate import calibrate
 from jaxbench.commands.compare import compare
+from jaxbench.commands.output import stdout_on_stderr
 from jaxbench.commands.power import power
 
 INTERRUPTED = 130
@@ -34,6 +34,7 @@ Examples:
   jaxbench compare baseline.csv idea.csv --direction lower
   jaxbench audit report.json
   jaxbench power --effect 0.5
+  jaxbench calibrate tabular
 
 \b
 Exit codes:
@@ -242,22 +243,8 @@ def list_names() -> None:
             click.echo(f"  {name:<{width}}  {summary}".rstrip())
 
 
-for command in (compare, audit, power):
+for command in (compare, audit, power, calibrate):
     cli.add_command(command)
-
-
-@contextlib.contextmanager
-def stdout_on_stderr() -> Iterator[None]:
-    """Send to stderr whatever training prints, in Python or below, so that stdout stays clean."""
-    sys.stdout.flush()
-    saved = os.dup(1)
-    try:
-        os.dup2(2, 1)
-        with contextlib.redirect_stdout(sys.stderr):
-            yield
-    finally:
-        os.dup2(saved, 1)
-        os.close(saved)
 
 
 def main() -> None:

@@ -40,6 +40,7 @@ _MODULE_OF = {
             "seeds_to_reach_significance",
         ),
         "pairs": ("PairedScores", "ScoreSummary", "paired_scores"),
+        "rates": ("Rate", "attainable_level", "clopper_pearson"),
         "ranks": ("signed_rank_test", "signed_ranks"),
         "selection": ("V1_ASYMMETRY", "Selection", "edge_of_grid", "select", "select_v1"),
         "sequential": (
