@@ -241,7 +241,7 @@ def test_power_says_what_is_wrong(arguments: list[str], expected: str) -> None:
 # --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", ["compare", "audit", "power"])
+@pytest.mark.parametrize("command", ["compare", "audit", "power", "calibrate"])
 def test_help_gives_examples(command: str) -> None:
     text = invoke(command, "--help").stdout
     assert f"  jaxbench {command} " in text

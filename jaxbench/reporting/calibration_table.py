@@ -79,12 +79,13 @@ def false_positives(result: Mapping[str, Any], console: Console) -> None:
     )
     if result["diverged"]:
         console.print(Text(f"{result['diverged']} of the runs at one learning rate diverged."))
-    console.print(
-        Text(
-            "Arms that chose different learning rates do differ on the test split: what their "
-            "studies find is the luck of tuning, which a study cannot tell from merit."
+    if result["tuned"]["other"]["false_positives"]:
+        console.print(
+            Text(
+                "Arms that chose different learning rates do differ on the test split: what their "
+                "studies find is the luck of tuning, which a study cannot tell from merit."
+            )
         )
-    )
 
 
 def power(result: Mapping[str, Any], console: Console) -> None:
@@ -106,8 +107,13 @@ def power(result: Mapping[str, Any], console: Console) -> None:
                 f"{watched['mean_seeds']:.1f}",
             ],
         )
-    effect = result["planted"]
-    trained = f"{effect['effect']:+.3f}, learning rate {result['planted_learning_rate']:g}"
-    cells = [f"{100 * effect['power']['rate']:.1f} %", interval(effect["power"])]
-    add_row(table, [trained, *cells, f"{100 * effect['expected']:.1f} %", "-", "-"])
     section("Power", console, table)
+    effect = result["planted"]
+    console.print(
+        Text(
+            f"A learning rate of {result['planted_learning_rate']:g}, an effect of "
+            f"{effect['effect']:+.3g} paired standard deviations, was found in "
+            f"{effect['power']['count']} of {effect['power']['trials']} studies "
+            f"({interval(effect['power'])})."
+        )
+    )
