@@ -91,6 +91,7 @@ def test_the_command_prints_a_table_and_writes_what_it_measured(
     assert ("the luck of tuning" in result.stdout) is differ
     for text in ("4.688 %", "they chose differently", "master seed 5202612", "rate of 0.005"):
         assert text in " ".join(result.stdout.split()), result.stdout
+    assert f"Of the {3 * 2} tuned arms the learning rate was " in result.stdout
     counted = written["fixed"]["false_positives"]["count"]
     assert re.search(rf"^one learning rate +{counted} of 8 ", result.stdout, re.MULTILINE)
 

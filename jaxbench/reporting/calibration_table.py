@@ -77,6 +77,9 @@ def false_positives(result: Mapping[str, Any], console: Console) -> None:
         console,
         table,
     )
+    chosen = [rate for study in result["scores"]["chosen"] for rate in study]
+    counts = ", ".join(f"{rate:g} by {chosen.count(rate)}" for rate in sorted(set(chosen)))
+    console.print(Text(f"Of the {len(chosen)} tuned arms the learning rate was {counts}."))
     if result["diverged"]:
         console.print(Text(f"{result['diverged']} of the runs at one learning rate diverged."))
     if result["tuned"]["other"]["false_positives"]:
