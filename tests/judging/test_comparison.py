@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxbench.base import JaxbenchError
-from jaxbench.judging import SequentialTest, compare, correct
+from jaxbench.judging import SequentialTest, compare, confidence, correct
 
 RISING = np.array([0.05, 0.11, 0.02, 0.08, 0.14, 0.03, 0.09, 0.06])
 FLAT = np.array([0.02, -0.02, 0.01, -0.01, 0.03, -0.03, 0.02, -0.01])
@@ -276,3 +276,17 @@ def test_a_family_is_corrected_by_the_p_values_that_decide():
 def test_more_pairs_than_were_planned_are_refused():
     with pytest.raises(JaxbenchError, match="at most 4 pairs cannot have 8"):
         compare(BASE, BASE + WIDE, direction="lower", max_pairs=4)
+
+
+def test_confidence_where_runs_diverged_is_by_the_p_value_that_decides():
+    """Eight baseline runs lost: decided by the sequential test, with its larger p-value."""
+    lost = [None] * 8
+    fixed, steps = (compare(lost, BASE, direction="lower", max_pairs=most) for most in (None, 64))
+    rated = [
+        confidence(each, equal_trials=True, signature="untestable").parts["posterior"]
+        for each in (fixed, steps)
+    ]
+    assert [fixed.outcome, steps.outcome] == ["better", "better"]
+    assert rated[0] == pytest.approx(5.0 * (1.0 - fixed.p_value))
+    assert rated[1] == pytest.approx(5.0 * (1.0 - steps.sequential.p_anytime))
+    assert rated[1] < rated[0]
