@@ -184,5 +184,7 @@ def assert_close(stated: Any, expected: Any, place: str) -> None:
         assert len(stated) == len(expected), place
         for index, (one, other) in enumerate(zip(stated, expected, strict=True)):
             assert_close(one, other, f"{place}[{index}]")
+    elif expected is None:
+        assert stated is None, place
     else:
         assert stated == pytest.approx(expected, rel=1e-6), place
