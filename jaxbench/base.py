@@ -306,12 +306,14 @@ class Intervention:
             inside the compiled program; `log` is {name: scalar}.
         phases: stretches of training with surgery between them; empty means one stretch.
         measure: `(ctx, params, state, test) -> {name: array of fixed shape}`, compiled, over all
-            evaluation runs of every arm, and once more at `params0` as the untrained control.
+            evaluation runs of an idea's arm and of its baseline's, and of the idea's runs once more
+            at `params0` as the untrained control.
         measure_host: the same signature with numpy arrays, one run at a time on the host, for
             ragged or CPU-only work.
         host_only: names of what `measure` returns for `measure_host` alone, which no report keeps.
-        surgery_static: names of static values that only surgeries, `measure` and `measure_host`
-            read: arms that differ in nothing else share their training up to the first surgery.
+        surgery_static: names of static values that only surgeries, `measure`, `measure_host` and
+            the lengths of phases depend on: arms that differ in nothing else train by the same
+            programs, and share their training up to the first surgery if it comes at one time.
         signatures: what the idea's explanation predicts.
     """
 
@@ -369,11 +371,14 @@ class Signature:
         tolerance: the named limits that `evaluate` applies.
         evaluate: `({quantity: array [runs, ...]}) -> Finding`, numpy only; the quantities are what
             `measure` and `measure_host` returned, stacked over runs.
-        pool: the arms whose evaluation runs are put together as the subject of the test.
+        pool: the arms whose evaluation runs are put together as the subject of the test: `idea` and
+            `baseline` of the comparison that is judged, or `ideas`, every idea's arm of the study
+            with the same intervention.
         null: `(samples) -> samples` with the null's prediction in place of the idea's; the
             signature must beat it (skill `1 - error / error_null` of at least one half).
         null_name: what the null predicts, in words.
-        controls: negative controls on which the prediction must fail: `untrained`, `baseline`.
+        controls: negative controls on which the prediction must fail: `baseline`, and `untrained`,
+            the ideas' runs of the pool at their initial parameters.
         reported_rule: True for the rule of the reference reports, which has neither null nor
             controls; it is reported beside and decides nothing.
     """
@@ -383,7 +388,7 @@ class Signature:
     formula: str
     tolerance: Mapping[str, float]
     evaluate: Callable[[Mapping[str, np.ndarray]], Finding]
-    pool: tuple[Literal["idea", "baseline"], ...] = ("idea",)
+    pool: tuple[Literal["idea", "baseline", "ideas"], ...] = ("idea",)
     null: Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]] | None = None
     null_name: str = ""
     controls: tuple[Literal["untrained", "baseline"], ...] = ()

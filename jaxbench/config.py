@@ -42,9 +42,9 @@ class Part(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
 
 
-def all_different(values: tuple[float, ...]) -> tuple[float, ...]:
+def all_different(values: tuple[Any, ...]) -> tuple[Any, ...]:
     """Refuse a value that stands twice."""
-    twice = sorted({value for value in values if values.count(value) > 1})
+    twice = [value for place, value in enumerate(values) if values.index(value) < place]
     if twice:
         raise ValueError(f"expected different values, got {', '.join(map(str, twice))} twice")
     return values
@@ -52,6 +52,7 @@ def all_different(values: tuple[float, ...]) -> tuple[float, ...]:
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=80)]
 Grid = dict[str, Annotated[tuple[float, ...], Field(min_length=1), AfterValidator(all_different)]]
+Swept = dict[str, Annotated[tuple[Any, ...], Field(min_length=1), AfterValidator(all_different)]]
 
 
 class Choice(Part):
@@ -152,6 +153,18 @@ class Comparison(Part):
     idea: str = Field(description="the name of an arm")
     baseline: str = Field(description="the name of an arm")
     role: Literal["primary", "secondary", "control"] = Field(description="its part in the verdict")
+
+
+class Sweep(Part):
+    """Values whose product makes arms and comparisons; see `jaxbench.config_sweep`."""
+
+    arms: tuple[Name, ...] | None = Field(
+        default=None, min_length=1, description="the arms that are swept; all of them by default"
+    )
+    primary: dict[str, Any] = Field(default={}, description="the point that stays primary")
+    options: Swept = Field(default={}, description="values of the interventions' options")
+    fixed: Swept = Field(default={}, description="values of hyperparameters that no grid varies")
+    model: Swept = Field(default={}, description="values of the model's options")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,6 +20,7 @@ from jaxbench import registry, toml_text
 from jaxbench.base import Intervention, JaxbenchError
 from jaxbench.config import Config, ConfigError, Origin
 from jaxbench.config_messages import explain, message, shown, valid_keys
+from jaxbench.config_sweep import expand
 from jaxbench.registry import nearest
 from jaxbench.toml_text import Place, contains
 
@@ -117,14 +118,15 @@ class Check:
     """
 
     def __init__(self, document: dict[str, Any], origin: Origin) -> None:
-        self.document = document
+        self.sweep = expand(document, DEFAULT_COMPARISONS)
+        self.document = self.sweep.document
         self.base_folder = origin.base_folder
-        self.problems: dict[Place, str] = {}
+        self.problems: dict[Place, str] = dict(self.sweep.problems)
         self.sources: dict[str, str] = {}
         self.config: Config | None = None
-        self.filled = copy.deepcopy(document)
+        self.filled = copy.deepcopy(self.document)
         self.filled.setdefault("comparisons", copy.deepcopy(DEFAULT_COMPARISONS))
-        self.plain_values((), document)
+        self.plain_values((), self.document)
         self.choices()
         self.arms()
         self.comparisons()
@@ -132,7 +134,10 @@ class Check:
 
     def problem(self, place: Place, text: str) -> None:
         """Note a problem, unless its place has one."""
-        self.problems.setdefault(place, text)
+        origin = self.sweep.origin(place)
+        if text.startswith("unknown") and origin[:1] == ("sweep",):
+            origin = origin[:3]  # the key is wrong, whatever its values
+        self.problems.setdefault(origin, text)
 
     def table(self, *place: str) -> dict[str, Any]:
         """Return the table at this place, or an empty one: `structure` refuses what is none."""
@@ -353,7 +358,8 @@ class Check:
             config = Config.model_validate_json(json.dumps(self.filled, default=str))
         except ValidationError as error:
             for place, text in explain(error, self.filled, valid_keys).items():
-                if not any(known[: len(place)] == place for known in self.problems):
+                at = self.sweep.origin(place)
+                if not any(known[: len(at)] == at for known in self.problems):
                     self.problem(place, text)
         else:
             self.config = None if self.problems else config

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from jaxbench.config import Arm, Comparison, Config, Protocol, Training
+from jaxbench.config import Arm, Comparison, Config, Protocol, Sweep, Training
 from jaxbench.registry import nearest
 from jaxbench.toml_text import Place, contains, dotted, lines_of
 
@@ -19,6 +19,7 @@ PARTS: dict[tuple[Any, int], type[BaseModel]] = {
     ("protocol", 1): Protocol,
     ("arms", 2): Arm,
     ("comparisons", 2): Comparison,
+    ("sweep", 1): Sweep,
 }
 EXPECTED = {
     "int_type": "expected an integer",
@@ -63,7 +64,7 @@ def message(problems: Mapping[Place, str], label: str, text: str, changed: Seque
 def valid_keys(place: Place) -> list[str]:
     """List the keys that the table at this place may have."""
     part = PARTS.get((place[0] if place else None, len(place)))
-    return [*(part.model_fields if part else ()), *([] if place else ["quick"])]
+    return [*(part.model_fields if part else ()), *([] if place else ["sweep", "quick"])]
 
 
 def explain(

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jaxbench import judging, registry
-from jaxbench.base import Track
-from jaxbench.config import Config, check_features
+from jaxbench.base import Signature, Track
+from jaxbench.config import Comparison, Config, check_features
 from jaxbench.training.runs import Recipe, Run, Schedule
 
 
@@ -35,7 +35,7 @@ class Plan:
         arms: its arms by name.
         grids: what each arm tunes.
         parity: the configurations of each arm, matched in number.
-        rule_digests: of each signature's rule, taken before anything is trained.
+        rule_digests: of each signature's rule, by idea, taken before anything is trained.
     """
 
     config: Config
@@ -43,7 +43,7 @@ class Plan:
     arms: Mapping[str, PlannedArm]
     grids: Mapping[str, Mapping[str, Sequence[float]]]
     parity: judging.Parity
-    rule_digests: Mapping[str, str]
+    rule_digests: Mapping[str, Mapping[str, str]]
 
     @property
     def ideas(self) -> set[str]:
@@ -51,10 +51,19 @@ class Plan:
         return {comparison.idea for comparison in self.config.comparisons}
 
     @property
+    def explained(self) -> list[Comparison]:
+        """The comparisons whose idea is asked for its explanation: all but the controls."""
+        return [each for each in self.config.comparisons if each.role != "control"]
+
+    def signatures(self, arm: str) -> tuple[Signature, ...]:
+        """What an arm's explanation predicts."""
+        return self.arms[arm].recipe.intervention.signatures
+
+    @property
     def warnings(self) -> list[str]:
         """What should be known before training."""
         protocol = self.config.protocol
-        family = [each for each in self.config.comparisons if each.role != "control"]
+        family = self.explained
         needed = judging.seeds_to_reach_significance(len(family), alpha=protocol.alpha)
         most = protocol.max_seeds or protocol.seeds
         if most >= needed:
@@ -108,14 +117,21 @@ def make_plan(config: Config) -> Plan:
         recipe = Recipe(track, model, intervention, schedule)
         arms[name] = PlannedArm(name, recipe, arm.fixed)
     grids = {name: config.grid_of(name) for name in config.arms}
-    idea = arms[config.primary.idea].recipe.intervention
+    signatures = {
+        each.idea: arms[each.idea].recipe.intervention.signatures
+        for each in config.comparisons
+        if each.role != "control"
+    }
     return Plan(
         config=config,
         track=track,
         arms=arms,
         grids=grids,
         parity=judging.match_trials(grids, config.protocol.parity),
-        rule_digests={each.name: judging.rule_digest(each) for each in idea.signatures},
+        rule_digests={
+            arm: {each.name: judging.rule_digest(each) for each in rules}
+            for arm, rules in signatures.items()
+        },
     )
 
 

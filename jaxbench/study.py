@@ -1,4 +1,4 @@
-"""A study from config to report, in reading order: plan, tune, evaluate, measure, judge."""
+"""A study from config to report, in reading order: plan, tune, evaluate, explain, judge."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ import numpy as np
 from jaxbench import judging
 from jaxbench.base import JaxbenchError
 from jaxbench.config import FIRST_TUNING_SEED
+from jaxbench.explanation import Explanation, explain, to_be_measured
 from jaxbench.plan import Plan, key_of, make_plan
 from jaxbench.reporting.provenance import tree_digest
 from jaxbench.reporting.report import make_report
 from jaxbench.training.engine import Engine
-from jaxbench.training.runs import Measurement, Run, TrainedRun
+from jaxbench.training.runs import TrainedRun
 
 if TYPE_CHECKING:
     from jaxbench.base import Progress
@@ -62,9 +63,9 @@ class Results:
         evaluated: each arm's runs on the evaluation seeds.
         looks: how many evaluation seeds there were when the arms were compared; several where
             seeds were added until it was decided.
-        measurements: what each arm of the primary comparison was measured to do.
+        explanations: what became of each comparison's explanation, by its place in the config;
+            controls have none.
         comparisons: in the config's order, corrected for their family.
-        signatures: those of the primary idea.
         references: {name: scores [seeds]} of methods without a neural network.
         pairing: whether the arms had the same data and initial parameters.
         engine: for costs and program groups.
@@ -76,9 +77,8 @@ class Results:
     tunings: Mapping[str, Tuning]
     evaluated: Mapping[str, Sequence[TrainedRun]]
     looks: Sequence[int]
-    measurements: Mapping[str, Sequence[Measurement]]
+    explanations: Mapping[int, Explanation]
     comparisons: Sequence[judging.Comparison]
-    signatures: Sequence[judging.SignatureResult]
     references: Mapping[str, Sequence[float]]
     pairing: Mapping[str, Any]
     engine: Engine
@@ -102,11 +102,11 @@ def run_study(
     plan = make_plan(config)
     for warning in plan.warnings:
         progress.stage(f"warning: {warning}")
-    engine = engine or Engine(measures=True, progress=progress)
+    engine = engine or Engine(measures=to_be_measured(plan), progress=progress)
     trainer = Trainer(plan, engine, choose_evaluate(plan, engine))
     plan, tunings = tune(trainer)
     evaluated, looks = evaluate(trainer, plan, tunings)
-    measurements = measure(plan, engine, evaluated)
+    explanations = explain(plan, engine, evaluated)
     references, pairing = look_at_data(plan, engine, evaluated)
     results = Results(
         plan=plan,
@@ -114,9 +114,8 @@ def run_study(
         tunings=tunings,
         evaluated=evaluated,
         looks=looks,
-        measurements=measurements,
+        explanations=explanations,
         comparisons=compare_arms(plan, evaluated),
-        signatures=judge_signatures(plan, measurements),
         references=references,
         pairing=pairing,
         engine=engine,
@@ -258,47 +257,6 @@ def values_beyond(tunings: Mapping[str, Tuning]) -> dict[str, list[float]]:
     return {name: sorted(values) for name, values in beyond.items()}
 
 
-def measure(
-    plan: Plan, engine: Engine, evaluated: Mapping[str, Sequence[TrainedRun]]
-) -> dict[str, list[Measurement]]:
-    """Measure the primary idea's quantities on both arms of the primary comparison.
-
-    An arm whose intervention measures nothing is measured by the idea's.
-    """
-    primary = plan.config.primary
-    idea = evaluated[primary.idea][0].run
-    if not measures(idea):
-        return {}
-    trained = {
-        side: evaluated[arm]
-        if measures(evaluated[arm][0].run)
-        else [lend(each, idea) for each in evaluated[arm]]
-        for side, arm in (("idea", primary.idea), ("baseline", primary.baseline))
-    }
-    together = iter(engine.measure([each for runs in trained.values() for each in runs]))
-    return {side: [next(together) for _ in runs] for side, runs in trained.items()}
-
-
-def measures(run: Run) -> bool:
-    """Say whether a run's intervention measures anything."""
-    intervention = run.recipe.intervention
-    return intervention.measure is not None or intervention.measure_host is not None
-
-
-def lend(trained: TrainedRun, idea: Run) -> TrainedRun:
-    """Lend a trained run the idea's intervention, to be measured by, in its initial state.
-
-    Hyperparameters that have a neutral value are at it, because the idea did not act on this run.
-    """
-    intervention = idea.recipe.intervention
-    declared = intervention.hyper.items()
-    neutral = {name: each.neutral for name, each in declared if each.neutral is not None}
-    recipe = dataclasses.replace(trained.run.recipe, intervention=intervention)
-    hyper = {**idea.hyper, **neutral, **trained.run.hyper}
-    run = dataclasses.replace(trained.run, recipe=recipe, hyper=hyper)
-    return dataclasses.replace(trained, run=run, state=None)
-
-
 def look_at_data(
     plan: Plan, engine: Engine, evaluated: Mapping[str, Sequence[TrainedRun]]
 ) -> tuple[dict[str, list[float]], dict[str, Any]]:
@@ -355,34 +313,3 @@ def compare_arms(
     for place, comparison in zip(family, corrected, strict=True):
         compared[place] = comparison
     return compared
-
-
-def judge_signatures(
-    plan: Plan, measurements: Mapping[str, Sequence[Measurement]]
-) -> list[judging.SignatureResult]:
-    """Judge what the primary idea's explanation predicted, by the rules fixed beforehand."""
-    trained = {
-        side: stacked([each.measured for each in taken]) for side, taken in measurements.items()
-    }
-    untrained = {
-        side: stacked([each.untrained for each in taken]) for side, taken in measurements.items()
-    }
-    idea = plan.arms[plan.config.primary.idea].recipe.intervention
-    results = [judging.judge(signature, trained, untrained) for signature in idea.signatures]
-    for result in results:
-        if result.rule_digest != plan.rule_digests[result.name]:
-            raise JaxbenchError(
-                f"the rule of the signature {result.name!r} changed while the study ran; run it "
-                f"again without editing the intervention's file"
-            )
-    return results
-
-
-def stacked(rows: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """Stack each quantity over runs [runs, ...], NaN where a run could not be measured."""
-    quantities: dict[str, np.ndarray] = {}
-    for name in dict.fromkeys(name for row in rows for name in row):
-        known = [np.asarray(row[name], float) for row in rows if name in row]
-        missing = np.full(known[0].shape, np.nan)
-        quantities[name] = np.stack([np.asarray(row.get(name, missing), float) for row in rows])
-    return quantities

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from results_table import STUDIES, reports, rows
 
 from jaxbench import cli, config, study
 from jaxbench.base import Progress
@@ -71,3 +72,38 @@ def test_the_commands_exist(line: str) -> None:
             options = [word for word in words[1:] if word.startswith("--")]
         names = {option for parameter in known.params for option in parameter.opts}
         assert set(options) <= names
+
+
+def test_the_table_of_pruning_has_the_committed_reports_numbers_and_no_others() -> None:
+    """`python -m results_table` prints the rows; a report that is committed has to be shown."""
+    expected = [row for report in reports(*STUDIES) for row in rows(report)]
+    assert expected
+    shown = [line for line in README.read_text().splitlines() if re.match(r"\| `\w+_pruning", line)]
+    assert shown == expected
+
+
+@pytest.mark.parametrize(
+    ("study", "arms", "quantity"),
+    [
+        ("sensitivity_pruning", ("baseline", "idea"), "mean_pearson"),
+        ("axis_pruning", ("baseline", "idea", "crossing_zero"), "error"),
+    ],
+)
+def test_the_figures_beside_the_reference_reports_are_those_of_the_committed_reports(
+    study: str, arms: tuple[str, ...], quantity: str
+) -> None:
+    """Tuning scores, signatures and the linear reference, from the report of eight seeds."""
+    bench = reports(study)[0]["bench_report"]
+    assert bench["n_seeds"] == 8
+    text = README.read_text()
+    for arm in arms:
+        means = " / ".join(f"{trial['mean']:.3g}" for trial in bench["arms"][arm]["sweep"])
+        assert f"| {means} |" in text, arm
+    linear = bench["references"]["linear"]["mean"]
+    assert f"| linear least squares on the same data | not reported | {linear:.3g} |" in text
+    for each in bench["mechanism_signature"]["signatures"]:
+        found = each["subject"]["values"].get(quantity)
+        if each["state"] is None:
+            assert f"| {found:.3g}, {'holds' if each['confirmed_legacy'] else 'fails'}" in text
+        elif found is not None and quantity == "mean_pearson":
+            assert f"| {each['state']}, {found:.3g}" in text

@@ -6,7 +6,7 @@ hidden layer with the lowest score are replaced, all at once, and the rest is tr
 
 - score `crossing`, as in the reference report: the share of the data beyond the axis times the
   norm of the outgoing weights; `kink`: the mean error of the replacement times that norm;
-  `magnitude`: incoming times outgoing norm, the baseline;
+  `magnitude`: incoming times outgoing norm, the baseline; `random`: the negative control;
 - units that are off become 0; units that are on stay as affine functions, which `fold` turns into
   a skip around the layer (`replacement = "affine"`), or become 0 too (`"zero"`).
 
@@ -182,7 +182,7 @@ def build(
 
     def choice_of(ctx: Context, params: PyTree) -> tuple[tuple[Affine, ...], Choice]:
         layers = dense_layers(params, ctx.model.unit_layers)
-        return layers, decide(layers, ctx.probe.inputs)
+        return layers, decide(layers, ctx.probe.inputs, key=ctx.key)
 
     def init_state(ctx: Context) -> Pruned:
         layers = dense_layers(ctx.params0, ctx.model.unit_layers)

@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+import jax
 import jax.numpy as jnp
 
 from jaxbench.base import JaxbenchError
@@ -20,9 +21,9 @@ from jaxbench.interventions.relu_network import Network, Replacement, check_netw
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
-    from jaxbench.base import Scalar
+    from jaxbench.base import Key, Scalar
 
-Score = Literal["crossing", "kink", "magnitude"]
+Score = Literal["crossing", "kink", "magnitude", "random"]
 Fill = Literal["zero", "affine", "fit"]
 ROUNDING = 1e-3
 """What a number of samples `alpha * n` may lack of an integer by rounding."""
@@ -88,18 +89,28 @@ def axis_score(
     outgoing: Float[Any, "units outputs"],
     seen: Visibility,
     score: Score,
+    key: Key | None = None,
 ) -> Float[Any, " units"]:
     """Give each unit's worth: those with the lowest are removed.
 
     `crossing`: `c_j |V_j|`; `kink`: `E min(a^+, a^-) |V_j|`, a bound on the mean change of the
-    outputs when the unit of the last layer is replaced; `magnitude`: `|W_j| |V_j|`, blind to data.
+    outputs when the unit of the last layer is replaced; `magnitude`: `|W_j| |V_j|`, blind to data;
+    `random`: uniform in [0, 1), the negative control.
 
     Args:
         incoming: the layer's kernel `W`.
         outgoing: the next layer's kernel `V`.
         seen: of the layer's pre-activations.
         score: which of them.
+        key: for `random`.
+
+    Raises:
+        JaxbenchError: `random` without a key.
     """
+    if score == "random":
+        if key is None:
+            raise JaxbenchError("the score 'random' needs a key; give it as an argument")
+        return jax.random.uniform(key, seen.crossing.shape, seen.crossing.dtype)
     carried = jnp.sqrt(jnp.sum(jnp.asarray(outgoing) ** 2, axis=1))
     if score == "magnitude":
         return jnp.sqrt(jnp.sum(jnp.asarray(incoming) ** 2, axis=0)) * carried
@@ -171,6 +182,7 @@ def choose(
     keep: float = 0.5,
     alpha: float = 0.05,
     fill: Fill = "affine",
+    key: Key | None = None,
 ) -> Choice:
     """Choose which units of each hidden layer to remove, all at once, and by what to replace them.
 
@@ -181,16 +193,19 @@ def choose(
         keep: share of each layer's units that stay, in (0, 1].
         alpha: as for `visibility`.
         fill: as for `replacement_of`.
+        key: for the score `random`.
 
     Raises:
-        JaxbenchError: no data, a network that does not fit or has NaN, a share out of range.
+        JaxbenchError: no data, a network that does not fit or has NaN, a share out of range, or
+            `random` without a key.
     """
     check_network(layers)
     values = preacts(layers, inputs)
     seen = tuple(visibility(a, alpha) for a in values)
     replacements = []
     for place, (a, view) in enumerate(zip(values, seen, strict=True)):
-        worth = axis_score(layers[place][0], layers[place + 1][0], view, score)
+        own = None if key is None else jax.random.fold_in(key, place)
+        worth = axis_score(layers[place][0], layers[place + 1][0], view, score, own)
         mask = top_k(worth, kept_count(keep, worth.size))
         replacements.append(replacement_of(mask, view.kind, a, fill))
     return Choice(seen, tuple(replacements))

@@ -243,6 +243,7 @@ def build(
         surgery_static=(
             "kind",
             "keep",
+            "rounds",
             "ridge",
             "compensate",
             "refit_sequences",

@@ -7,7 +7,7 @@ import hashlib
 import inspect
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -84,13 +84,14 @@ def judge(
 
     Args:
         signature: what is predicted and how it is checked.
-        arms: {`idea`, `baseline`: {quantity: array [runs, ...]}}, trained.
-        untrained: the same at the initial parameters.
+        arms: {`idea`, `baseline`, `ideas`: {quantity: array [runs, ...]}}, trained.
+        untrained: the same at the initial parameters; arms that share those need them only once, so
+            that of the signature's pool those are read that are given.
 
     Raises:
         JaxbenchError: an arm or a quantity that the signature reads was not measured.
     """
-    pooled = _pool(signature, arms, "trained")
+    pooled = _pool(signature.pool, arms, "trained")
     subject = signature.evaluate(pooled)
     null = None
     if signature.null is not None:
@@ -98,7 +99,8 @@ def judge(
     controls: dict[str, Finding] = {}
     for control in signature.controls:
         if control == "untrained":
-            samples = _pool(signature, untrained, "untrained")
+            given = [name for name in signature.pool if name in untrained]
+            samples = _pool(given or signature.pool, untrained, "untrained")
         else:
             samples = _Measured(_arm(arms, control, "trained"))
         controls[control] = signature.evaluate(samples)
@@ -198,8 +200,8 @@ def _arm(arms: Mapping[str, Samples], name: str, when: str) -> Samples:
     return arms[name]
 
 
-def _pool(signature: Signature, arms: Mapping[str, Samples], when: str) -> _Measured:
-    measured = [_arm(arms, name, when) for name in signature.pool]
+def _pool(pool: Sequence[str], arms: Mapping[str, Samples], when: str) -> _Measured:
+    measured = [_arm(arms, name, when) for name in pool]
     shared = [quantity for quantity in measured[0] if all(quantity in m for m in measured)]
     return _Measured({q: np.concatenate([np.asarray(m[q]) for m in measured]) for q in shared})
 

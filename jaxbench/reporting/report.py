@@ -25,8 +25,9 @@ def make_report(results: Results) -> dict[str, Any]:
     """Write down what a study found; sentences are made of its numbers."""
     bench = bench_report(results)
     config = results.plan.config
-    primary = results.comparisons[list(config.comparisons).index(config.primary)]
-    state = judging.overall_state(results.signatures)
+    place = list(config.comparisons).index(config.primary)
+    primary = results.comparisons[place]
+    state = judging.overall_state(results.explanations[place].signatures)
     practical = judging.practical_verdict(primary.outcome, negligible=primary.negligible)
     controls = [
         judging.control_holds(comparison.outcome, practical)
@@ -74,6 +75,10 @@ def bench_report(results: Results) -> dict[str, Any]:
         }
         for named, comparison in zip(config.comparisons, results.comparisons, strict=True)
     ]
+    primary = list(config.comparisons).index(config.primary)
+    for place, explanation in results.explanations.items():
+        if place != primary and explanation.signatures:
+            comparisons[place]["mechanism_signature"] = mechanism_signature(results, place)
     identity = digest(config)
     groups = list(results.engine.groups.values())
     programs = [program for group in groups for program in group.programs]
@@ -95,8 +100,11 @@ def bench_report(results: Results) -> dict[str, Any]:
         "baseline": arms[config.primary.baseline],
         "idea": arms[config.primary.idea],
         "comparisons": comparisons,
-        "comparison": comparisons[list(config.comparisons).index(config.primary)],
-        "mechanism_signature": mechanism_signature(results),
+        "comparison": comparisons[primary],
+        "mechanism_signature": {
+            **mechanism_signature(results, primary),
+            "measured": measured(results, primary),
+        },
         "references": {
             name: {
                 "mean": float(np.mean(scores)),
@@ -238,9 +246,10 @@ def curves(runs: Sequence[TrainedRun]) -> dict[str, Any]:
     return {name: np.stack([run.curves[name] for run in runs]) for name in runs[0].curves}
 
 
-def mechanism_signature(results: Results) -> dict[str, Any]:
-    """Give what became of the idea's explanation, with the rules fixed beforehand."""
-    signatures = results.signatures
+def mechanism_signature(results: Results, place: int) -> dict[str, Any]:
+    """Give what became of a comparison's explanation, with the rules fixed beforehand."""
+    signatures = results.explanations[place].signatures
+    idea = results.plan.config.comparisons[place].idea
     state = judging.overall_state(signatures)
     reported = [each.confirmed_legacy for each in signatures if each.confirmed_legacy is not None]
     return {
@@ -248,12 +257,16 @@ def mechanism_signature(results: Results) -> dict[str, Any]:
         "confirmed": state == "confirmed",
         "confirmed_legacy": all(reported) if reported else None,
         "signatures": [each.to_dict() for each in signatures],
-        "rule_digests": dict(results.plan.rule_digests),
-        "measured": {
-            side: {
-                name: np.stack([each.measured[name] for each in taken if name in each.measured])
-                for name in dict.fromkeys(name for each in taken for name in each.measured)
-            }
-            for side, taken in results.measurements.items()
-        },
+        "rule_digests": dict(results.plan.rule_digests[idea]),
+    }
+
+
+def measured(results: Results, place: int) -> dict[str, Any]:
+    """Give what was measured on a comparison's arms, by side, quantities stacked over runs."""
+    return {
+        side: {
+            name: np.stack([row[name] for row in rows if name in row])
+            for name in dict.fromkeys(name for row in rows for name in row)
+        }
+        for side, rows in results.explanations[place].measured.items()
     }

@@ -244,9 +244,12 @@ def report_schema() -> dict[str, Any]:
 
 def config_schema() -> dict[str, Any]:
     """Give the JSON Schema (draft 2020-12) of a config file."""
-    from jaxbench.config import Config
+    from jaxbench.config import Config, Sweep
 
     schema = Config.model_json_schema()
+    sweep = Sweep.model_json_schema()
+    schema["$defs"] |= sweep.pop("$defs", {})
+    schema["properties"]["sweep"] = sweep
     schema["properties"]["quick"] = {
         "type": "object",
         "description": "values that --quick lays over the rest",

@@ -134,10 +134,12 @@ def arm(bench: Bench, side: str) -> str:
 def limitations(bench: Bench, own: Sequence[str]) -> str:
     """Say what the study did not vary, what weakens it, and what the idea says of itself."""
     config = bench["config"]
+    several = len(bench["comparisons"]) > 1
+    varied = "only what its arms differ in was varied" if several else "nothing else was varied"
     parts = [
         f"One track ({bench['track']}), one model ({bench['model']}), "
         f"{config['training']['epochs']} epochs of Adam with batches of "
-        f"{config['training']['batch_size']}; nothing else was varied.",
+        f"{config['training']['batch_size']}; {varied}.",
     ]
     if config["protocol"]["rules"] == "v1":
         parts.append(bench["protocol"]["asymmetry"])

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 PLAIN_WIDTH = 100
+MANY_ARMS = 4
 COLOURS = {
     "helps": "green", "better": "green", "worked": "green", "confirmed": "green",
     "harms": "red", "worse": "red", "failed": "red", "refuted": "red",
@@ -80,7 +81,10 @@ def headline(report: Mapping[str, Any], console: Console) -> None:
 
 
 def tuning(bench: Mapping[str, Any], console: Console) -> None:
-    """Print every configuration that each arm tried, with the chosen ones and their edges."""
+    """Print every configuration that each arm tried, with the chosen ones and their edges.
+
+    Of more than four arms, only what was chosen.
+    """
     arms = bench["arms"]
     split = bench["protocol"]["selected_on"]
     tried = [trial["cfg"] for arm in arms.values() for trial in arm["sweep"]]
@@ -94,6 +98,8 @@ def tuning(bench: Mapping[str, Any], console: Console) -> None:
         edges = ", ".join(f"{side} {key}" for key, side in sides if side)
         for trial in arm["sweep"]:
             chosen = trial["selected"]
+            if len(arms) > MANY_ARMS and not chosen:
+                continue
             marks = ["chosen", edges] if chosen else ["", ""]
             cells = [number(trial["cfg"].get(key)) for key in varied]
             lost = trial.get("diverged")
@@ -180,18 +186,49 @@ def sequence(bench: Mapping[str, Any], console: Console) -> None:
 
 
 def others(bench: Mapping[str, Any], console: Console) -> None:
-    """Print all comparisons, where there are several."""
+    """Print all comparisons, where there are several: one row each, with its mechanism's state."""
     listed = bench.get("comparisons", ())
     if len(listed) < 2:
         return
-    table = make_table("role", "idea", "baseline", "difference", "p", "p corrected", "outcome")
-    for each in listed:
-        p_values = [number(each["p_value"]), number(each.get("p_corrected"))]
-        names = [str(each.get("idea_arm", "")), str(each.get("baseline_arm", ""))]
-        delta = number(each["delta_mean"], signed=True)
+    family = sum(each["role"] != "control" for each in listed)
+    arms, names = named(listed)
+    table = make_table(
+        "role", arms, "difference", "%", "wins", "p", f"p of {family}", "outcome", "mechanism"
+    )
+    for each, name in zip(listed, names, strict=True):
+        change = (each.get("effects") or {}).get("relative_change")
+        own = bench if each["role"] == "primary" else each
         outcome = str(each.get("outcome", ""))
-        add_row(table, [each["role"], *names, delta, *p_values, outcome], COLOURS.get(outcome, ""))
+        row = [
+            each["role"],
+            name,
+            number(each["delta_mean"], signed=True),
+            "-" if change is None else f"{100 * change:+.3g}",
+            f"{each['idea_wins']}/{each['n_pairs']}",
+            number(each["p_value"]),
+            "-" if each["role"] == "control" else number(each.get("p_corrected")),
+            outcome,
+            (own.get("mechanism_signature") or {}).get("state", "-"),
+        ]
+        add_row(table, row, COLOURS.get(outcome, ""))
     section("All comparisons", console, table)
+    console.print(
+        Text(
+            f"p of {family}: Holm's correction for the primary and secondary comparisons; a "
+            f"control is not among them, and can only weaken the mechanism."
+        )
+    )
+
+
+def named(comparisons: Sequence[Mapping[str, Any]]) -> tuple[str, list[str]]:
+    """Name each comparison, under a heading: by its arms, or in a sweep by its point alone."""
+    pairs = [(str(c.get("idea_arm", "")), str(c.get("baseline_arm", ""))) for c in comparisons]
+    parts = [[side.partition(".") for side in pair] for pair in pairs]
+    stems = {(idea[0], baseline[0]) for idea, baseline in parts}
+    if len(stems) == 1 and all(idea[2] and idea[2] == baseline[2] for idea, baseline in parts):
+        ((idea, baseline),) = stems
+        return f"{idea} - {baseline} at", [each[0][2] for each in parts]
+    return "idea - baseline", [f"{idea} - {baseline}" for idea, baseline in pairs]
 
 
 def looks(ledger: Mapping[str, Any] | None, console: Console) -> None:
@@ -242,8 +279,10 @@ def signatures(mechanism: Mapping[str, Any], console: Console) -> None:
 
 
 def cost(bench: Mapping[str, Any], console: Console) -> None:
-    """Print what each arm and the whole study cost."""
+    """Print what each arm and the whole study cost; of more than four arms, the study alone."""
     columns = {name: arm.get("cost", {}) for name, arm in bench["arms"].items()}
+    if len(columns) > MANY_ARMS:
+        columns = {}
     columns["whole study"] = bench.get("cost", {})
     table = make_table("cost", *columns)
     for key in _keys(columns.values()):

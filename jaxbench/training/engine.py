@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -58,7 +58,8 @@ class Engine:
         devices: where to train; all devices of the default backend if None.
         layout: how to lay blocks out; chosen from the devices if None.
         width: runs that a device trains at once, if the layout is to be chosen.
-        measures: whether runs will be measured, so that it is compiled for while they train.
+        measures: full keys of the recipes that will be measured, so that it is compiled for while
+            they train.
         progress: whom to tell.
     """
 
@@ -68,7 +69,7 @@ class Engine:
         devices: Sequence[jax.Device] | None = None,
         layout: Layout | None = None,
         width: int | None = None,
-        measures: bool = False,
+        measures: Collection[str] = (),
         progress: Progress | None = None,
     ) -> None:
         self.devices = tuple(devices or jax.devices())
@@ -78,7 +79,7 @@ class Engine:
         self._width = width
         self._measures = measures
         self._executables: dict[tuple[str, str, Layout], Executable] = {}
-        self._ahead: set[tuple[str, Layout]] = set()
+        self._ahead: set[tuple[str, str, Layout]] = set()
         self._consts: dict[str, Any] = {}
 
     def train(
@@ -97,20 +98,37 @@ class Engine:
             trained |= self._train_group(members, keep)
         return [trained[index] for index in range(len(runs))]
 
-    def measure(self, trained: Sequence[TrainedRun]) -> list[Measurement]:
+    def measure(
+        self,
+        trained: Sequence[TrainedRun],
+        *,
+        control: Callable[[TrainedRun], bool] = lambda each: True,
+    ) -> list[Measurement]:
         """Measure each run's intervention's quantities, with the parameters that were kept.
 
-        A run without a state is measured in its intervention's initial one.
+        A run without parameters is measured at its initial ones, one without a state in its
+        intervention's initial one.
+
+        Args:
+            trained: the runs, with their parameters.
+            control: which of them to measure at their initial parameters too.
         """
-        self.progress.start(len(trained), f"measuring {len(trained)} runs")
-        measurements: dict[int, Measurement] = {}
-        for members in _grouped(trained, lambda each: each.run.recipe.full_key).values():
-            layout = self._layout_for(members[0][1].run.recipe, len(members))
+        measurements = [Measurement({}, {}) for _ in trained]
+        wanted = [(measurements[index].measured, each) for index, each in enumerate(trained)]
+        wanted += [
+            (measurements[index].untrained, dataclasses.replace(each, params=None, state=None))
+            for index, each in enumerate(trained)
+            if control(each) and each.run.recipe.intervention.measure is not None
+        ]
+        self.progress.start(len(wanted), f"measuring {len(wanted)} networks")
+        for members in _grouped(wanted, lambda each: each[1].run.recipe.full_key).values():
+            layout = self._layout_for(members[0][1][1].run.recipe, len(members))
             for rows in layout.blocks(len(members)):
-                indices, each = zip(*(members[row] for row in rows), strict=True)
-                measurements |= zip(indices, self._measure_block(layout, each), strict=True)
-                self.progress.advance(len(each))
-        return [measurements[index] for index in range(len(trained))]
+                into, networks = zip(*(members[row][1] for row in rows), strict=True)
+                for found, values in zip(into, self._measure_block(layout, networks), strict=True):
+                    found |= values
+                self.progress.advance(len(networks))
+        return measurements
 
     def starts(
         self, recipe: Recipe, hyper: Mapping[str, float], seeds: Sequence[int]
@@ -129,38 +147,36 @@ class Engine:
     def _train_group(
         self, members: list[tuple[int, Run]], keep: Callable[[Run], bool]
     ) -> dict[int, TrainedRun]:
-        recipe = members[0][1].recipe
-        layout = self._layout_for(recipe, len(members))
-        group = self.groups[recipe.training_key]
+        layout = self._layout_for(members[0][1].recipe, len(members))
+        group = self.groups[members[0][1].recipe.training_key]
         group.runs += len(members)
+        branches = list(_grouped(members, lambda member: member[1].recipe.full_key).values())
+        self._compile_ahead(layout, [branch[0][1][1] for branch in branches])
         trunks = self._train_trunks(group, layout, [run for _, run in members])
         trained: dict[int, TrainedRun] = {}
-        by_recipe = _grouped(members, lambda member: member[1].recipe.full_key)
-        for branch in by_recipe.values():
+        for branch in branches:
             for rows in layout.blocks(len(branch)):
                 indices, runs = zip(*(branch[row][1] for row in rows), strict=True)
                 results = self._train_block(layout, runs, trunks, keep)
                 trained |= zip(indices, results, strict=True)
-        if trunks is None:
-            group.trained += len(members)
         return trained
 
     def _train_block(
         self,
         layout: Layout,
         runs: Sequence[Run],
-        trunks: Trunks | None,
+        trunks: Trunks,
         keep: Callable[[Run], bool],
     ) -> list[TrainedRun]:
         recipe = runs[0].recipe
         block = self._block(layout, runs)
-        self._compile_ahead(block)
         fixed, carry = self._call(block, "start")
         curves: list[dict[str, np.ndarray]] = []
         done = 0
+        grown = [trunks[run.trunk] for run in runs if run.trunk is not None]
         for number, phase in enumerate(recipe.phases):
-            if number == 0 and trunks is not None:
-                states, parts = zip(*(trunks[run.trunk] for run in runs), strict=True)
+            if number == 0 and grown:
+                states, parts = zip(*grown, strict=True)
                 carry = block.put(states)
                 curves.append({name: np.stack([part[name] for part in parts]) for name in parts[0]})
             else:
@@ -174,24 +190,25 @@ class Engine:
         }
         return self._finish(block, fixed, carry, joined, keep)
 
-    def _train_trunks(self, group: Group, layout: Layout, runs: Sequence[Run]) -> Trunks | None:
-        """Train what arms share before their first surgery, once; None if there is no surgery."""
-        recipe = runs[0].recipe
-        if len(recipe.phases) == 1 and recipe.phases[0].surgery is None:
-            return None
-        unique = list({run.trunk: run for run in runs}.values())
-        group.trained += len(unique)
-        epochs = recipe.phases[0].epochs
+    def _train_trunks(self, group: Group, layout: Layout, runs: Sequence[Run]) -> Trunks:
+        """Train what runs share before their first surgery, once each."""
+        unique = {run.trunk: run for run in runs if run.trunk is not None}
+        alone = [run for run in runs if run.trunk is None]
+        group.trained += len(unique) + len(alone)
         trunks: Trunks = {}
-        for rows in layout.blocks(len(unique)):
-            block = self._block(layout, [unique[row] for row in rows])
-            self._compile_ahead(block)
-            fixed, carry = self._call(block, "start")
-            carry, curves = self._train_epochs(block, fixed, carry, 0, epochs)
-            carry = block.take(carry)
-            for row, run in enumerate(block.runs):
-                trunks[run.trunk] = _row(carry, row), _row(curves, row)
-        self.progress.advance((len(runs) - len(unique)) * epochs)
+        by_length = _grouped(list(unique.values()), lambda run: run.recipe.phases[0].epochs)
+        for epochs, members in by_length.items():
+            for rows in layout.blocks(len(members)):
+                block = self._block(layout, [members[row][1] for row in rows])
+                fixed, carry = self._call(block, "start")
+                carry, curves = self._train_epochs(block, fixed, carry, 0, epochs)
+                carry = block.take(carry)
+                for row, run in enumerate(block.runs):
+                    assert run.trunk is not None
+                    trunks[run.trunk] = _row(carry, row), _row(curves, row)
+        asked = sum(run.recipe.phases[0].epochs for run in runs if run.trunk is not None)
+        done = sum(run.recipe.phases[0].epochs for run in unique.values())
+        self.progress.advance(asked - done)
         return trunks
 
     def _train_epochs(
@@ -244,38 +261,45 @@ class Engine:
 
     # Measurements --------------------------------------------------------------------------------
 
-    def _measure_block(self, layout: Layout, trained: Sequence[TrainedRun]) -> list[Measurement]:
+    def _measure_block(
+        self, layout: Layout, trained: Sequence[TrainedRun]
+    ) -> list[dict[str, np.ndarray]]:
+        """Measure networks of one recipe; one without parameters as it is at its start."""
         recipe = trained[0].run.recipe
         intervention = recipe.intervention
         block = self._block(layout, [each.run for each in trained])
         fixed, carry = self._call(block, "start")
-        carry = carry._replace(params=block.put([each.params for each in trained]))
-        if all(each.state is not None for each in trained):
-            state = block.put([each.state for each in trained])
-            carry = carry._replace(state=state)
-        both: dict[str, dict[str, np.ndarray]] = {"measured": {}, "untrained": {}}
-        if intervention.measure is not None:
-            both = block.take(self._call(block, "measure", fixed, carry))
-        results = [
-            Measurement(_row(both["measured"], row), _row(both["untrained"], row))
-            for row in range(len(trained))
+        initial = block.take((carry.params, carry.state))
+        start = [_row(initial, row) for row in range(len(trained))]
+        params = [
+            first if each.params is None else each.params
+            for each, (first, _) in zip(trained, start, strict=True)
         ]
+        states = [
+            first if each.state is None else each.state
+            for each, (_, first) in zip(trained, start, strict=True)
+        ]
+        carry = carry._replace(params=block.put(params), state=block.put(states))
+        results: list[dict[str, np.ndarray]] = [{} for _ in trained]
+        if intervention.measure is not None:
+            values = block.take(self._call(block, "measure", fixed, carry))
+            results = [_row(values, row) for row in range(len(trained))]
         if intervention.measure_host is not None:
             on_host = block.take((fixed, carry))
 
             def measure_row(row: int) -> dict[str, np.ndarray]:
-                if trained[row].diverged_at is not None:
+                each = trained[row]
+                if each.params is None or each.diverged_at is not None:
                     return {}
-                measured = results[row].measured
-                return self._measure_on_host(trained[row].run, measured, *_row(on_host, row))
+                measured = results[row]
+                return self._measure_on_host(each.run, measured, *_row(on_host, row))
 
             with ThreadPoolExecutor(len(self.devices)) as pool:
                 for row, values in enumerate(pool.map(measure_row, range(len(trained)))):
-                    results[row].measured.update(values)
+                    results[row].update(values)
         for name in intervention.host_only:
             for result in results:
-                result.measured.pop(name, None)
-                result.untrained.pop(name, None)
+                result.pop(name, None)
         return results
 
     def _measure_on_host(
@@ -309,12 +333,27 @@ class Engine:
         active, inputs = layout.put(active), layout.put(inputs)
         return Block(runs[0].recipe, layout, runs, positions, active, inputs)
 
-    def _compile_ahead(self, block: Block) -> None:
-        """Begin to compile every program that a block will need, in the order of their need."""
-        wanted = (block.recipe.full_key, block.layout)
-        if wanted in self._ahead:
-            return
-        self._ahead.add(wanted)
+    def _compile_ahead(self, layout: Layout, runs: Sequence[Run]) -> None:
+        """Begin to compile every program that these recipes need, in the order of their need.
+
+        Training comes first, then what measures; `runs` has one run of each recipe.
+        """
+        blocks = [self._block(layout, [run]) for run in runs]
+        for need in ("train", "measure"):
+            for block in blocks:
+                wanted = (need, block.recipe.full_key, layout)
+                if wanted in self._ahead:
+                    continue
+                self._ahead.add(wanted)
+                if need == "train":
+                    self._compile_training(block)
+                elif (
+                    block.recipe.full_key in self._measures
+                    and block.recipe.intervention.measure is not None
+                ):
+                    self._request(block, "measure", *self._request(block, "start").outputs)
+
+    def _compile_training(self, block: Block) -> None:
         self.progress.stage("compiling")
         fixed, carry = self._request(block, "start").outputs
         number = block.layout.replicate(np.int32(0))
@@ -323,8 +362,6 @@ class Engine:
             if phase.surgery is not None:
                 self._request(block, f"surgery{place}", fixed, carry)
         self._request(block, "evaluate", fixed, carry)
-        if self._measures and block.recipe.intervention.measure is not None:
-            self._request(block, "measure", fixed, carry)
 
     def _request(
         self, block: Block, name: str, *trees: Any, shared: tuple[Any, ...] = ()

@@ -170,20 +170,12 @@ class Program:
 
     def measure(
         self, consts: PyTree, run: RunInput, fixed: Fixed, carry: Carry
-    ) -> dict[str, dict[str, jax.Array]]:
-        """Measure the intervention's quantities on the trained and on the initial parameters."""
+    ) -> dict[str, jax.Array]:
+        """Measure the intervention's quantities on the carry's parameters and state."""
         measure = self.recipe.intervention.measure
         assert measure is not None
         ctx = self.context(consts, run, fixed)
-        trained = carry.params, carry.state
-        initial = fixed.params0, self.recipe.intervention.init_state(ctx)
-        both = jax.tree.map(lambda *leaves: jnp.stack(leaves), trained, initial)
-        values = jax.lax.map(lambda each: measure(ctx, *each, fixed.data.test), both)
-        names = ("measured", "untrained")
-        return {
-            name: jax.tree.map(lambda leaf, row=row: leaf[row], values)
-            for row, name in enumerate(names)
-        }
+        return measure(ctx, carry.params, carry.state, fixed.data.test)
 
     def context(self, consts: PyTree, run: RunInput, fixed: Fixed) -> Context:
         """What the hooks of this run may read."""

@@ -56,11 +56,12 @@ class Recipe:
     @cached_property
     def full_key(self) -> str:
         """What makes two arms' programs the same throughout."""
-        return self._key(dict(self.intervention.static))
+        static = dict(self.intervention.static)
+        return self._key(static) + json.dumps([phase.epochs for phase in self.phases])
 
     @cached_property
     def training_key(self) -> str:
-        """What makes two arms' training the same up to the first surgery: the program key."""
+        """What makes two arms train by the same programs: the program key."""
         static = {
             name: value
             for name, value in self.intervention.static.items()
@@ -73,7 +74,6 @@ class Recipe:
             "track": [self.track.name, dict(self.track.options)],
             "model": [self.model.name, dict(self.model.options)],
             "intervention": [self.intervention.name, static],
-            "phases": [phase.epochs for phase in self.phases],
             "schedule": dataclasses.asdict(self.schedule),
         }
         return json.dumps(parts, sort_keys=True, default=repr)
@@ -100,9 +100,12 @@ class Run:
         return self.seed, self.seed if self.training_seed is None else self.training_seed
 
     @property
-    def trunk(self) -> tuple[Any, ...]:
-        """What makes two runs identical up to the first surgery."""
-        return (*self.streams, *sorted(self.hyper.items()))
+    def trunk(self) -> tuple[Any, ...] | None:
+        """What makes two runs of a program key identical up to their first surgery, if any."""
+        first = self.recipe.phases[0]
+        if first.surgery is None and len(self.recipe.phases) == 1:
+            return None
+        return (first.epochs, *self.streams, *sorted(self.hyper.items()))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -128,7 +131,10 @@ class TrainedRun:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Measurement:
-    """What an intervention measured on a trained run, and at the run's initial parameters."""
+    """What an intervention measured on a trained run, and at the run's initial parameters.
+
+    `untrained` is empty where that was not asked for.
+    """
 
     measured: dict[str, np.ndarray]
     untrained: dict[str, np.ndarray]

@@ -124,6 +124,24 @@ def test_ties_go_to_the_lower_index():
     assert choice.replacements[0].mask.tolist() == [1, 1, 1, 0, 0, 0]
 
 
+def test_units_are_drawn_at_random_from_the_key_alone():
+    """The control: equally often kept, other units in each layer and by each key."""
+    layers = [ap.Affine(np.zeros((2, 8)), np.ones(8)), ap.Affine(np.ones((8, 8)), np.zeros(8))]
+    layers.append(ap.Affine(np.ones((8, 1)), np.zeros(1)))
+    layers, data = in_float32(layers), np.zeros((4, 2), np.float32)
+    draw = jax.jit(lambda key: [
+        by.mask for by in ap.choose(layers, data, score="random", keep=0.5, key=key).replacements
+    ])  # fmt: skip
+    masks = np.array([draw(jax.random.key(seed)) for seed in range(200)])
+    assert (masks.sum(axis=2) == 4).all()
+    assert (masks == [draw(jax.random.key(seed)) for seed in range(200)]).all()
+    assert (masks[:, 0] != masks[:, 1]).any(axis=1).mean() > 0.9
+    # the standard deviation of a share of 200 draws is 0.035
+    assert np.abs(masks.mean(axis=0) - 0.5).max() < 0.15
+    with pytest.raises(JaxbenchError, match="'random' needs a key"):
+        ap.choose(layers, data, score="random")
+
+
 def test_what_cannot_be_chosen_is_refused():
     layers, data = network(np.random.default_rng(0), (2, 3, 1)), np.zeros((4, 2))
     for keep in (0.0, 1.5, -1.0):

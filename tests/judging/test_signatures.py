@@ -163,6 +163,26 @@ def test_pooled_arms_are_put_together_along_runs():
     assert result.state == "confirmed"
 
 
+def test_arms_that_share_initial_parameters_give_them_once():
+    """The untrained control of a pool reads what is given of the pool; the subject needs all."""
+    pooled = dataclasses.replace(SIGNATURE, pool=("idea", "baseline"), controls=("untrained",))
+    arms = {"idea": samples(0.01), "baseline": samples(0.03)}
+    result = judge(pooled, arms, {"idea": samples(2.0)})
+    assert result.controls["untrained"].values["runs"] == 8
+    with pytest.raises(JaxbenchError, match="untrained measurements of the arm 'idea'"):
+        judge(pooled, arms, {})
+    with pytest.raises(JaxbenchError, match="trained measurements of the arm 'baseline'"):
+        judge(pooled, {"idea": samples(0.01)}, {"idea": samples(2.0)})
+
+
+def test_all_ideas_of_a_study_are_pooled_by_name():
+    pooled = dataclasses.replace(SIGNATURE, pool=("ideas",), controls=())
+    every = {"predicted": np.zeros(20), "observed": np.linspace(0.0, 0.1, 20)}
+    result = judge(pooled, {"idea": samples(5.0), "ideas": every}, {})
+    assert result.subject.values["runs"] == 20
+    assert result.subject.error == pytest.approx(0.05)
+
+
 def test_what_was_not_measured_is_named():
     with pytest.raises(JaxbenchError, match="arm 'baseline'; there are idea"):
         judge(SIGNATURE, {"idea": samples(0.0)}, {"idea": samples(0.0)})

@@ -52,12 +52,40 @@ def test_the_verdict_comes_first_and_every_part_follows() -> None:
         r"control untrained +untestable",
         r"Skill against the null: 0\.96",
         r"flops +1\.25e\+12 +1\.25e\+12",
-        r"control +idea +baseline",
+        r"control +idea - baseline +\+0\.002293 +\+59\.8 +0/8 +0\.007812 +- +worse",
         r"jaxbench run stability_penalty --set 'title=a b'",
     ],
 )
 def test_the_numbers_are_there(expected: str) -> None:
     assert re.search(expected, shown(sample_report())), expected
+
+
+def test_a_family_is_a_table_of_its_points_and_many_arms_are_summed_up() -> None:
+    """Six arms of a sweep: one row a point with what its mechanism is, one row an arm tuned."""
+    report = sample_report()
+    bench = report["bench_report"]
+    points = ["keep-32.rounds-1", "keep-16.rounds-3", "keep-6.rounds-5"]
+    bench["arms"] = {f"{side}.{at}": bench[side] for side in ("baseline", "idea") for at in points}
+    bench["comparisons"] = [
+        {
+            **bench["comparisons"][0],
+            "idea_arm": f"idea.{at}",
+            "baseline_arm": f"baseline.{at}",
+            "role": role,
+            "p_corrected": 3 * 0.0078125,
+            "mechanism_signature": {"state": "refuted"},
+        }
+        for at, role in zip(points, ("secondary", "primary", "secondary"), strict=True)
+    ]
+    text = shown(report)
+    assert "p of 3" in text
+    numbers = r"\+0\.002293 +\+59\.8 +0/8 +0\.007812 +0\.02344 +worse"
+    assert re.search(rf"primary +keep-16\.rounds-3 +{numbers} +confirmed", text)
+    assert re.search(rf"secondary +keep-6\.rounds-5 +{numbers} +refuted", text)
+    assert len(re.findall(r"\n(?:idea|baseline)\.keep-\S+ .* chosen", text)) == 6
+    cost = text[text.index("\nCost") : text.index("\nLimitations")]
+    assert "whole study" in cost
+    assert "keep-32" not in cost
 
 
 def test_a_diverged_run_is_called_so() -> None:

@@ -184,6 +184,34 @@ def test_arms_that_differ_in_surgery_share_their_training(layout: Layout) -> Non
     assert [program.name for program in group.programs].count("epoch") == 1
 
 
+@both_layouts
+def test_arms_with_more_rounds_of_surgery_share_their_first_stretch(layout: Layout) -> None:
+    """One, two and three rounds train the first epoch once; a longer first stretch is another."""
+
+    def halve(ctx: Any, params: Any, opt_state: Any, state: Any) -> Any:
+        return jax.tree.map(lambda leaf: 0.5 * leaf, params), opt_state, state
+
+    def rounds(first: int, count: int) -> Intervention:
+        later = (Phase(1, halve),) * (count - 1) + (Phase(5 - first - count),)
+        return tiny(
+            static={"first": first, "rounds": count},
+            surgery_static=("first", "rounds"),
+            phases=(Phase(first, halve), *later),
+        )
+
+    recipes = [small_recipe(rounds(*each), epochs=4) for each in ((1, 1), (1, 2), (1, 3), (2, 1))]
+    engine = Engine(layout=layout)
+    together = engine.train([run for recipe in recipes for run in runs_of(recipe, 3)])
+    (group,) = engine.groups.values()
+    assert (group.runs, group.trained) == (12, 6)
+    assert [program.name for program in group.programs].count("epoch") == 1
+    alone = [each for recipe in recipes for each in Engine(layout=layout).train(runs_of(recipe, 3))]
+    assert (scores(together) == scores(alone)).all()
+    assert len({each.test for each in together}) == 12
+    for each in together:
+        assert each.curves["train_loss"].shape == (4,)
+
+
 def test_surgery_that_changes_nothing_is_the_plain_training() -> None:
     phased = train(runs_of(small_recipe(halving("keep"), epochs=4), 3), cpu_layout(2))
     plain = train(runs_of(small_recipe(epochs=4), 3), cpu_layout(2))
@@ -223,6 +251,11 @@ def test_measure_sees_the_trained_and_the_initial_network_and_the_test_split(
         assert measurement.untrained["moved"] == 0
         assert "scaled" not in measurement.measured | measurement.untrained
         assert measurement.measured["eigenvalues"].shape == (3,)
+        assert "eigenvalues" not in measurement.untrained
+    some = engine.measure(trained, control=lambda each: each is trained[1])
+    assert [bool(measurement.untrained) for measurement in some] == [False, True, False, False]
+    assert some[1].untrained["moved"] == 0
+    assert some[0].measured["score"] == pytest.approx(trained[0].test, rel=1e-5)
 
 
 def test_hooks_are_traced_once_whatever_the_numbers() -> None:
