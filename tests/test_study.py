@@ -317,7 +317,7 @@ SLOW_LEARNER = {
 
 def test_seeds_are_added_until_it_is_decided_and_none_is_trained_twice(tmp_path: Path) -> None:
     """Looks at 4 and 8 seeds of at most 14; the scores are those of a study with 8 seeds."""
-    engine = Engine(measures=True)
+    engine = Engine()
     protocol = {"seeds": 4, "max_seeds": 14, "parity": "off"}
     report = run(engine, arms=SLOW_LEARNER, protocol=protocol)
     bench = report["bench_report"]
@@ -351,7 +351,7 @@ def test_seeds_are_added_until_it_is_decided_and_none_is_trained_twice(tmp_path:
 
 def test_a_study_that_nothing_decides_ends_at_the_most_seeds() -> None:
     """Equal arms: looks at 4, 8 and 10 seeds, and the programs are those of the first look."""
-    engine = Engine(measures=True)
+    engine = Engine()
     report = run(engine, protocol={"seeds": 4, "max_seeds": 10})
     used = report["bench_report"]["protocol"]["sequential"]
     assert used["looks"] == [4, 8, 10]
