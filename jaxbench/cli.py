@@ -5,21 +5,22 @@ Nothing heavy is imported before a command runs, so that `jaxbench --help` answe
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import traceback
-from collections.abc import Iterator
 from typing import Any, NoReturn
 
 import click
 
 from jaxbench.base import JaxbenchError
 from jaxbench.commands.audit import audit
+from jaxbench.commands.calibrate import calibrate
 from jaxbench.commands.compare import compare
+from jaxbench.commands.output import stdout_on_stderr
 from jaxbench.commands.power import power
 
 INTERRUPTED = 130
+MAX_SEEDS = 64
 TRACEBACK = "JAXBENCH_TRACEBACK"
 PACKAGES = ("jaxbench", "jax", "flax", "optax", "numpy", "scipy")
 HELP = """Does my idea really help?  Paired, tuned, judged comparisons of machine-learning ideas.
@@ -33,6 +34,7 @@ Examples:
   jaxbench compare baseline.csv idea.csv --direction lower
   jaxbench audit report.json
   jaxbench power --effect 0.5
+  jaxbench calibrate tabular
 
 \b
 Exit codes:
@@ -131,6 +133,13 @@ Examples:
   jaxbench run stability_penalty
   jaxbench run stability_penalty --set 'grid.learning_rate=[0.003, 0.01]'
   jaxbench run ./my_study.toml --quick --json > report.json
+  jaxbench run stability_penalty --until-decided --max-seeds 64
+
+\b
+With --until-decided the study begins with its seeds (8 by default) and adds as many again, up to
+--max-seeds, until a sequential test decides the primary comparison at alpha, however often it
+looked.  Tuning happens once, and seeds that ran are kept.  The p-value of a fixed number of seeds
+stands beside it and is not valid then.
 """
 
 
@@ -142,6 +151,16 @@ Examples:
 )  # fmt: skip
 @click.option("--seeds", type=int, help="Evaluation seeds, in place of protocol.seeds.")
 @click.option(
+    "--until-decided",
+    is_flag=True,
+    help="Add seeds, as many again each time, until an anytime-valid test decides.",
+)
+@click.option(
+    "--max-seeds",
+    type=int,
+    help=f"The most seeds of --until-decided.  [default: {MAX_SEEDS}]",
+)
+@click.option(
     "--out", type=click.Path(), default="results", show_default=True,
     help="The folder for results: OUT/<study>/<run id>/report.json.",
 )  # fmt: skip
@@ -152,18 +171,25 @@ def run(
     study: str,
     changes: list[tuple[str, str]],
     seeds: int | None,
+    until_decided: bool,
+    max_seeds: int | None,
     out: str,
     quick: bool,
     quiet: bool,
     as_json: bool,
 ) -> None:
     """Run a study."""
-    from jaxbench import config, devices, storage
+    from jaxbench import config, devices, ledger, storage
     from jaxbench.reporting import progress
 
+    if max_seeds is not None and not until_decided:
+        raise click.UsageError("--max-seeds goes with --until-decided")
+    most = None
+    if until_decided:
+        most = MAX_SEEDS if max_seeds is None else max_seeds
     with stdout_on_stderr():
         devices.configure()
-        loaded = config.load(study, changes, seeds=seeds, quick=quick)
+        loaded = config.load(study, changes, seeds=seeds, max_seeds=most, quick=quick)
         identity = storage.run_id(config.digest(loaded))
         storage.check_writable(storage.result_folder(out, loaded.name, identity))
 
@@ -171,18 +197,24 @@ def run(
 
         with progress.make(quiet) as reporter:
             report = run_study(loaded, progress=reporter)
-    problem = None
+    problem: JaxbenchError | None = None
+    try:
+        report = ledger.enter(out, loaded, report)
+    except ledger.LedgerError as error:  # what was computed is written and shown all the same
+        problem = error
+    path = None
     try:
         path = storage.write_report(out, report)
-    except storage.StorageError as error:  # what was computed is shown all the same
+    except storage.StorageError as error:
         problem = error
     try:
         show_report(report, as_json)
+        if path is not None:
+            click.echo(f"\nreport: {path}", err=as_json)
         if problem is not None:
             raise problem
-        click.echo(f"\nreport: {path}", err=as_json)
     except KeyboardInterrupt:
-        stop("interrupted" if problem else f"interrupted: the report is {path}", INTERRUPTED)
+        stop(f"interrupted: the report is {path}" if path else "interrupted", INTERRUPTED)
 
 
 def show_report(report: dict[str, Any], as_json: bool) -> None:
@@ -211,22 +243,8 @@ def list_names() -> None:
             click.echo(f"  {name:<{width}}  {summary}".rstrip())
 
 
-for command in (compare, audit, power):
+for command in (compare, audit, power, calibrate):
     cli.add_command(command)
-
-
-@contextlib.contextmanager
-def stdout_on_stderr() -> Iterator[None]:
-    """Send to stderr whatever training prints, in Python or below, so that stdout stays clean."""
-    sys.stdout.flush()
-    saved = os.dup(1)
-    try:
-        os.dup2(2, 1)
-        with contextlib.redirect_stdout(sys.stderr):
-            yield
-    finally:
-        os.dup2(saved, 1)
-        os.close(saved)
 
 
 def main() -> None:

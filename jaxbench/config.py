@@ -16,7 +16,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationInfo,
+    field_validator,
+)
 
 from jaxbench import toml_text
 from jaxbench.base import Intervention, JaxbenchError, Model, Track
@@ -93,6 +101,28 @@ class Protocol(Part):
     margin: float = Field(
         default=0.05, gt=0, le=1, description="equivalence margin, share of the baseline"
     )
+    max_seeds: int | None = Field(
+        default=None,
+        ge=2,
+        le=FIRST_TUNING_SEED,
+        description="add seeds, `seeds` at a time, until a sequential test decides; the most",
+    )
+
+    @field_validator("max_seeds")
+    @classmethod
+    def fits_the_rest(cls, value: int | None, others: ValidationInfo) -> int | None:
+        """Refuse a sequence of seeds that cannot begin, or that would select by them."""
+        if value is None:
+            return None
+        seeds = others.data.get("seeds", 2)
+        if value < seeds:
+            raise ValueError(f"expected at least protocol.seeds = {seeds}, got {value}")
+        if others.data.get("rules") == "v1" or others.data.get("evaluate") == "grid":
+            raise ValueError(
+                "seeds can be added only where configurations are selected on other seeds "
+                "beforehand: leave out rules = 'v1' and evaluate = 'grid'"
+            )
+        return value
 
     @property
     def evaluation_seed_list(self) -> tuple[int, ...]:
@@ -184,6 +214,20 @@ class Config(Part):
         shared = {name: values for name, values in self.grid.items() if name not in fixed}
         return {**shared, **self.arms[arm].grid}
 
+    def identity_of(self, arm: str) -> dict[str, Any]:
+        """Return what an arm's scores depend on besides its grid and seeds, as strict JSON."""
+        model, own = self.model_of(arm), self.arms[arm]
+        files = (self.track.name, model.name, own.intervention)
+        parts = {"track": self.track, "model": model, "training": self.training}
+        return {
+            **{
+                name: part.model_dump(mode="json", exclude_none=True)
+                for name, part in parts.items()
+            },
+            "arm": own.model_dump(mode="json", include={"intervention", "options", "fixed"}),
+            "sources": {path: self._origin.sources.get(path) for path in files},
+        }
+
     def as_run(self) -> dict[str, Any]:
         """Return the config as plain data in the layout of the file, without options at None."""
         return self.model_dump(mode="json", exclude_none=True)
@@ -253,6 +297,7 @@ def load(
     overrides: Sequence[tuple[str, str]] = (),
     *,
     seeds: int | None = None,
+    max_seeds: int | None = None,
     quick: bool = False,
 ) -> Config:
     """Load a study by name, or from a path that ends in .toml or has a separator in it.
@@ -261,6 +306,7 @@ def load(
         name_or_path: the study.
         overrides: dotted keys with values in TOML (text where they are none), set last.
         seeds: evaluation seeds, in place of `protocol.seeds`.
+        max_seeds: add seeds until it is decided, up to so many: `protocol.max_seeds`.
         quick: whether to lay the file's `[quick]` table over it.
 
     Raises:
@@ -276,7 +322,10 @@ def load(
     command += ["--quick"] * quick
     command += [word for key, value in overrides for word in ("--set", f"{key}={value}")]
     command += ["--seeds", str(seeds)] if seeds is not None else []
-    changes = [*overrides, *([("protocol.seeds", str(seeds))] if seeds is not None else [])]
+    command += ["--until-decided", "--max-seeds", str(max_seeds)] if max_seeds is not None else []
+    numbers = {"protocol.seeds": seeds, "protocol.max_seeds": max_seeds}
+    given = [(key, str(number)) for key, number in numbers.items() if number is not None]
+    changes = [*overrides, *given]
     return config_check.resolve(
         document, changes, quick=quick, label=str(path), text=text,
         origin=Origin(path.resolve().parent, tuple(command)),

@@ -2,6 +2,7 @@
 
 Whoever tries twenty ideas against one baseline finds one that is "significant" at 0.05 by luck.
 Every comparison is therefore written down, one JSON line each, in the folder of all results.
+Controls are not: a comparison with one can only weaken a claim, so that no luck is gained by it.
 """
 
 from __future__ import annotations
@@ -14,11 +15,20 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxbench.base import JaxbenchError
 
+if TYPE_CHECKING:
+    from jaxbench.config import Config
+
 LEDGER = "ledger.jsonl"
+
+
+class LedgerError(JaxbenchError):
+    """The ledger could not be read or written although everything before went well."""
+
+    exit_code = 1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -32,7 +42,7 @@ class Look:
         baseline: digest of what identifies the baseline arm; see `baseline_digest`.
         idea: the arm that was compared with it.
         n: number of pairs.
-        p: its p-value before correction.
+        p: its p-value before correction; the anytime-valid one where seeds were added on demand.
     """
 
     study: str
@@ -94,6 +104,58 @@ def baseline_digest(identity: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def enter(out: str | os.PathLike[str], config: Config, report: Mapping[str, Any]) -> dict[str, Any]:
+    """Record a finished study's primary and secondary comparisons, and say in its report so.
+
+    Args:
+        out: the folder of all results.
+        config: the study.
+        report: as `run_study` made it.
+
+    Returns:
+        The report, with `bench_report.ledger` and, where there were looks before, a sentence on
+        them among its limitations.
+
+    Raises:
+        LedgerError: the ledger cannot be read or written.
+    """
+    from jaxbench.reporting import sentences
+
+    bench, date = report["bench_report"], now()
+    compared = [each for each in bench["comparisons"] if each["role"] != "control"]
+    looks = [
+        Look(
+            study=bench["study"],
+            run_id=bench["run_id"],
+            date=date,
+            track=bench["track"],
+            baseline=baseline_digest(config.identity_of(each["baseline_arm"])),
+            idea=each["idea_arm"],
+            n=each["n_pairs"],
+            p=each["sequential"]["p_values"][-1] if each.get("sequential") else each["p_value"],
+        )
+        for each in compared
+    ]
+    for look in looks:
+        record(out, look)
+    entries = []
+    for each, look in zip(compared, looks, strict=True):
+        all_looks, corrected = standing(out, look)
+        own = sum(other.baseline == look.baseline for other in looks)
+        names = {name: each[name] for name in ("idea_arm", "baseline_arm", "role")}
+        numbers = {"looks": all_looks, "looks_of_this_study": own, "p": look.p}
+        entries.append(
+            {**names, "baseline_digest": look.baseline, **numbers, "p_corrected": corrected}
+        )
+    ledger = {"file": LEDGER, "date": date, "comparisons": entries}
+    said = sentences.looks(ledger, bench["track"], bench["protocol"]["alpha"])
+    return {
+        **report,
+        "limitations": " ".join([report["limitations"], *said]),
+        "bench_report": {**bench, "ledger": ledger},
+    }
+
+
 def record(out: str | os.PathLike[str], look: Look) -> None:
     """Write a look down, unless it stands there already.
 
@@ -105,7 +167,7 @@ def record(out: str | os.PathLike[str], look: Look) -> None:
         look: the comparison.
 
     Raises:
-        JaxbenchError: the ledger cannot be read or written.
+        LedgerError: the ledger cannot be read or written.
     """
     path = Path(out) / LEDGER
     try:
@@ -122,7 +184,7 @@ def record(out: str | os.PathLike[str], look: Look) -> None:
         finally:
             os.close(handle)
     except OSError as error:
-        raise JaxbenchError(f"the ledger {path} cannot be written: {error.strerror}") from error
+        raise LedgerError(f"the ledger {path} cannot be written: {error.strerror}") from error
 
 
 def read(out: str | os.PathLike[str]) -> list[Look]:
@@ -131,7 +193,7 @@ def read(out: str | os.PathLike[str]) -> list[Look]:
     A line that is no look, such as one torn by a crash, is passed over.
 
     Raises:
-        JaxbenchError: the ledger is there and cannot be read.
+        LedgerError: the ledger is there and cannot be read.
     """
     path = Path(out) / LEDGER
     try:
@@ -139,7 +201,7 @@ def read(out: str | os.PathLike[str]) -> list[Look]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise JaxbenchError(f"the ledger {path} cannot be read: {error.strerror}") from error
+        raise LedgerError(f"the ledger {path} cannot be read: {error.strerror}") from error
     found: dict[tuple[str, str, str, str], Look] = {}
     for line in lines:
         look = _look(line)
@@ -156,7 +218,7 @@ def standing(out: str | os.PathLike[str], look: Look) -> Standing:
         look: the one whose corrected p-value is wanted.
 
     Raises:
-        JaxbenchError: the ledger is there and cannot be read.
+        LedgerError: the ledger is there and cannot be read.
     """
     from jaxbench.judging import holm
 

@@ -70,13 +70,15 @@ class Plan:
         protocol = self.config.protocol
         family = self.family
         needed = judging.seeds_to_reach_significance(len(family), alpha=protocol.alpha)
-        if protocol.seeds >= needed:
+        most = protocol.max_seeds or protocol.seeds
+        if most >= needed:
             return []
+        option = "--max-seeds" if protocol.max_seeds else "--seeds"
         return [
-            f"{protocol.seeds} seeds cannot reach significance at {protocol.alpha} with "
+            f"{most} seeds cannot reach significance at {protocol.alpha} with "
             f"{len(family)} corrected comparisons: the smallest p-value they allow is "
-            f"{judging.attainable_p(protocol.seeds):.3g}, so no outcome can be better or worse; "
-            f"use at least {needed} seeds (--seeds {needed})."
+            f"{judging.attainable_p(most):.3g}, so no outcome can be better or worse; "
+            f"use at least {needed} seeds ({option} {needed})."
         ]
 
     def metric_of(self, comparison: Comparison) -> Metric:

@@ -92,6 +92,26 @@ def write_report(out: str | os.PathLike[str], report: Mapping[str, Any]) -> Path
     return folder / REPORT
 
 
+def write_json(path: str | os.PathLike[str], document: Any) -> None:
+    """Write strict JSON into a file, as one step, making its folder where that is missing.
+
+    Raises:
+        JaxbenchError: a value has no form in strict JSON.
+        StorageError: the file cannot be written.
+    """
+    text, file = strict_json.dumps(document), Path(path)
+    unfinished = file.with_name(f".{file.name}-{secrets.token_hex(8)}")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        _write_file(unfinished, text)
+        os.replace(unfinished, file)
+        _sync_folder(file.parent)
+    except OSError as error:
+        raise StorageError(f"{file} cannot be written: {error.strerror}") from error
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
 def read_report(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read a report, given its file or its folder.
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from jaxbench import judging
 from jaxbench.base import JaxbenchError
+from jaxbench.config import FIRST_TUNING_SEED
 from jaxbench.explanation import (
     Explanation,
     Found,
@@ -69,6 +70,8 @@ class Results:
         evaluate: `grid` or `selected`, as it was done.
         tunings: how each arm was tuned.
         evaluated: each arm's runs on the evaluation seeds.
+        looks: how many evaluation seeds there were when the arms were compared; several where
+            seeds were added until it was decided.
         explanations: what became of each comparison's explanation, by its place in the config;
             controls have none.
         by_arm: what each measured arm was measured to do.
@@ -84,6 +87,7 @@ class Results:
     evaluate: str
     tunings: Mapping[str, Tuning]
     evaluated: Mapping[str, Sequence[TrainedRun]]
+    looks: Sequence[int]
     explanations: Mapping[int, Explanation]
     by_arm: Mapping[str, Sequence[Measurement]]
     comparisons: Sequence[judging.Comparison]
@@ -114,10 +118,7 @@ def run_study(
     engine = engine or Engine(measures=to_be_measured(plan), progress=progress)
     trainer = Trainer(plan, engine, choose_evaluate(plan, engine))
     plan, tunings = tune(trainer)
-    evaluated = {
-        arm: trainer.scored(arm, [tuning.best], config.protocol.evaluation_seed_list)[0]
-        for arm, tuning in tunings.items()
-    }
+    evaluated, looks = evaluate(trainer, plan, tunings)
     found = measure_arms(plan, engine, evaluated)
     references, pairing = look_at_data(plan, engine, evaluated)
     results = Results(
@@ -127,6 +128,7 @@ def run_study(
         evaluated=evaluated,
         explanations=explain(plan, found),
         by_arm={arm: taken for (arm, _), taken in found.items()},
+        looks=looks,
         comparisons=compare_arms(plan, evaluated, found),
         references=references,
         pairing=pairing,
@@ -144,6 +146,8 @@ def choose_evaluate(plan: Plan, engine: Engine) -> str:
         return "grid"
     if protocol.evaluate != "auto":
         return protocol.evaluate
+    if protocol.max_seeds is not None:
+        return "selected"
     configurations = sum(plan.parity.counts.values())
     runs = configurations * (protocol.seeds + protocol.tuning_seeds)
     on_cpu = engine.devices[0].platform == "cpu"
@@ -163,7 +167,6 @@ class Trainer:
         self, wanted: Mapping[str, Sequence[Mapping[str, float]]], seeds: Sequence[int]
     ) -> None:
         """Train these configurations of each arm on these seeds, as one list."""
-        evaluation = set(self.plan.config.protocol.evaluation_seed_list)
         runs, keys = [], []
         for arm, configurations in wanted.items():
             for index, configuration in enumerate(configurations):
@@ -173,7 +176,7 @@ class Trainer:
                         runs.append(self.plan.arms[arm].run(index, configuration, seed))
                         keys.append(key)
         if runs:
-            trained = self.engine.train(runs, keep=lambda run: run.seed in evaluation)
+            trained = self.engine.train(runs, keep=lambda run: run.seed < FIRST_TUNING_SEED)
             self._trained |= zip(keys, trained, strict=True)
 
     def scored(
@@ -187,7 +190,7 @@ class Trainer:
 
 
 def tune(trainer: Trainer) -> tuple[Plan, dict[str, Tuning]]:
-    """Train every arm's grid, select each arm's configuration, and train what will be compared.
+    """Train every arm's grid and select each arm's configuration.
 
     With `extend_grid`, a grid whose best value is at an edge grows by a factor of 3, for all arms,
     three times at most.
@@ -203,8 +206,38 @@ def tune(trainer: Trainer) -> tuple[Plan, dict[str, Tuning]]:
         if not beyond or extension == GRID_EXTENSIONS:
             break
         plan = plan.extended(beyond)
-    trainer.train({arm: [tuning.best] for arm, tuning in tunings.items()}, evaluation_seeds)
     return plan, tunings
+
+
+def evaluate(
+    trainer: Trainer, plan: Plan, tunings: Mapping[str, Tuning]
+) -> tuple[dict[str, list[TrainedRun]], list[int]]:
+    """Train the tuned arms on the evaluation seeds; with `max_seeds`, on more until it is decided.
+
+    Seeds are added `protocol.seeds` at a time, so that no program has a new shape, until the
+    primary comparison's anytime-valid p-value, corrected for its family, is at most alpha.
+
+    Returns:
+        Each arm's runs, and how many seeds there were at each look.
+    """
+    protocol = plan.config.protocol
+    primary = list(plan.config.comparisons).index(plan.config.primary)
+    looks = [protocol.seeds]
+    while True:
+        seeds = range(looks[-1])
+        trainer.train({arm: [tuning.best] for arm, tuning in tunings.items()}, seeds)
+        evaluated = {
+            arm: trainer.scored(arm, [tuning.best], seeds)[0] for arm, tuning in tunings.items()
+        }
+        if protocol.max_seeds is None or looks[-1] == protocol.max_seeds:
+            return evaluated, looks
+        compared = compare_arms(plan, evaluated)[primary]
+        if compared.p_corrected <= protocol.alpha:
+            return evaluated, looks
+        trainer.engine.progress.stage(
+            f"undecided after {looks[-1]} seeds (p = {compared.p_corrected:.3g}): adding seeds"
+        )
+        looks.append(min(looks[-1] + protocol.seeds, protocol.max_seeds))
 
 
 def select(trainer: Trainer, plan: Plan, arm: str) -> Tuning:
@@ -243,7 +276,7 @@ def look_at_data(
     plan: Plan, engine: Engine, evaluated: Mapping[str, Sequence[TrainedRun]]
 ) -> tuple[dict[str, list[float]], dict[str, Any]]:
     """Score the references on the evaluation seeds, and check that arms are paired."""
-    seeds = plan.config.protocol.evaluation_seed_list
+    seeds = [each.run.seed for each in evaluated[plan.config.primary.idea]]
     references: dict[str, list[float]] = {}
     digests: dict[str, dict[str, str]] = {}
     seen: dict[str, dict[str, str]] = {}
@@ -284,14 +317,19 @@ def time_compact(plan: Plan, progress: Progress) -> list[Timing]:
 
 
 def compare_arms(
-    plan: Plan, evaluated: Mapping[str, Sequence[TrainedRun]], found: Found
+    plan: Plan, evaluated: Mapping[str, Sequence[TrainedRun]], found: Found | None = None
 ) -> list[judging.Comparison]:
-    """Compare the arms as the config names them; controls stay out of the family's correction."""
+    """Compare the arms as the config names them; controls stay out of the family's correction.
+
+    Before anything is measured (`found` is None), comparisons of endpoints have a p-value of 1.
+    """
     protocol = plan.config.protocol
 
     def scores(named: Comparison, arm: str) -> list[float]:
         if named.endpoint is None:
             return [run.test for run in evaluated[arm]]
+        if found is None:
+            return [math.nan] * len(evaluated[arm])
         measured = endpoint_scores(plan, found, named, arm)
         runs = zip(evaluated[arm], measured, strict=True)
         return [value if run.diverged_at is None else math.nan for run, value in runs]
@@ -303,6 +341,7 @@ def compare_arms(
             direction=plan.metric_of(each).direction,
             alpha=protocol.alpha,
             margin=protocol.margin,
+            max_pairs=protocol.max_seeds,
         )
         for each in plan.config.comparisons
     ]

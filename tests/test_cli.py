@@ -19,7 +19,8 @@ from processes import interruptible
 from reporting.sample import sample_report
 
 import jaxbench
-from jaxbench import cli, storage
+from jaxbench import cli, ledger, storage
+from jaxbench.reporting.schema import check_report
 
 STUDY = """
 name = "mine"
@@ -127,6 +128,63 @@ def test_options_reach_the_config(here: Path, study: Callable[[Study], None]) ->
     [config] = seen
     assert (config.training.epochs, config.protocol.seeds, config.title) == (2, 5, "a=b")
     assert config.grid == {"learning_rate": (0.1, 0.2)}
+    assert config.protocol.max_seeds is None
+    for options, most in (([], 64), (["--max-seeds", "20"], 20)):
+        assert invoke("run", "mine.toml", "--until-decided", *options).exit_code == 0
+        assert seen[-1].protocol.max_seeds == most
+        assert seen[-1].how_to_run().endswith(f"mine.toml --until-decided --max-seeds {most}")
+
+
+def test_every_study_is_a_look_at_its_baseline(here: Path, study: Callable[[Study], None]) -> None:
+    """A study made again is the same look; with other seeds or another idea it is one more."""
+    results: list[tuple[str, float]] = []
+
+    def next_one(config: Any, *, progress: Any) -> dict[str, Any]:
+        report = judged(config, progress=progress)
+        bench = report["bench_report"]
+        identity, p_value = results[-1]
+        bench |= {"run_id": identity}
+        bench["comparison"]["p_value"] = p_value
+        for each in bench["comparisons"]:
+            each["p_value"] = p_value
+        return report
+
+    study(next_one)
+    reports = []
+    for identity, p_value in (("a" * 12, 0.03), ("a" * 12, 0.03), ("b" * 12, 0.2)):
+        results.append((identity, p_value))
+        result = invoke("run", "mine.toml", "--json")
+        assert result.exit_code == 0, result.output
+        reports.append(json.loads(result.stdout))
+        check_report(reports[-1])
+    entries = [each["bench_report"]["ledger"]["comparisons"] for each in reports]
+    assert [len(each) for each in entries] == [1, 1, 1], "a control is no look"
+    seen = [(each["looks"], each["p"], each["p_corrected"]) for (each,) in entries]
+    assert seen == [(1, 0.03, 0.03), (1, 0.03, 0.03), (2, 0.2, 0.2)]
+    assert len((here / "results" / "ledger.jsonl").read_text().splitlines()) == 2
+    assert reports[1]["limitations"] == "One track only."
+    assert "was compared with 1 time before" in reports[2]["limitations"]
+    assert storage.read_report(here / "results/mine" / ("b" * 12)) == reports[2]
+    results.append(("a" * 12, 0.03))
+    text = invoke("run", "mine.toml").stdout
+    assert "p of idea is 0.06, which is no longer significant at 0.05" in " ".join(text.split())
+    assert re.search(r"^ *idea +baseline +2 +0.03 +0.06 *$", text, re.MULTILINE), text
+    invoke("run", "mine.toml", "--set", "model.hidden=9", "--json")
+    last = ledger.read(here / "results")[-1]
+    assert ledger.standing(here / "results", last).looks == 1, "another model, another baseline"
+
+
+def test_a_ledger_that_cannot_be_written_hides_no_report(
+    here: Path, study: Callable[[Study], None]
+) -> None:
+    study(judged)
+    (here / "results" / ledger.LEDGER).mkdir(parents=True)
+    result = invoke("run", "mine.toml", "--quiet")
+    assert result.exit_code == 1
+    assert "error: the ledger results/ledger.jsonl cannot be" in result.stderr
+    assert "The idea is worse" in result.stdout
+    report = storage.read_report(here / "results" / "mine" / "0123456789ab")
+    assert "ledger" not in report["bench_report"]
 
 
 def test_list_names_everything_in_one_line_each() -> None:
@@ -193,6 +251,10 @@ def refused(expected: str, *arguments: str) -> None:
         (["run", "mine.toml", "--out", "mine.toml/x"],
          "error: results cannot be written to mine.toml/x/mine/"),
         (["run", "mine.toml", "--out", "/proc/x"], "(/proc): "),
+        (["run", "mine.toml", "--max-seeds", "32"], "--max-seeds goes with --until-decided"),
+        (["run", "mine.toml", "--until-decided", "--max-seeds", "0"],
+         "protocol.max_seeds: expected a number of at least 2, got 0"),
+        (["run", "mine.toml", "--until-decided", "--max-seeds", "101"], "at most 100, got 101"),
         (["run"], "Missing argument 'CONFIG'"),
         (["run", "mine.toml", "--qick"], "No such option"),
         (["rnu"], "No such command 'rnu'"),

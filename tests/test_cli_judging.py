@@ -140,6 +140,35 @@ def test_an_audit_lists_contradictions_first() -> None:
     assert "0.4441" in text
 
 
+@pytest.mark.parametrize("command", ["audit", "compare", "power"])
+def test_the_folder_of_a_run_stands_for_its_report(here: Path, command: str) -> None:
+    folder = here / "results" / "mine" / "0123456789ab"
+    folder.mkdir(parents=True)
+    content = Path(R3).read_text()
+    (folder / "report.json").write_text(content)
+    given = str(folder.relative_to(here))
+    by_folder, by_file = (
+        invoke(command, path, "--json") for path in (given, f"{given}/report.json")
+    )
+    assert by_folder.exit_code == by_file.exit_code == 0, by_folder.output
+    as_file, as_folder = (
+        each.stdout.replace(f"{given}/report.json", given) for each in (by_file, by_folder)
+    )
+    assert as_folder == as_file
+    refused("(its runs: 0123456789ab)", command, "results/mine")
+    refused("results is a folder without report.json; expected", command, "results")
+
+
+@pytest.mark.usefixtures("here")
+def test_an_arm_is_named_in_a_folder_too(here: Path) -> None:
+    (here / "run").mkdir()
+    (here / "run" / "report.json").write_text(Path(R3).read_text())
+    result = invoke("compare", "run::baseline", "run::idea", "--json")
+    assert result.exit_code == 0, result.output
+    whole = json.loads(invoke("compare", "run", "--json").stdout)
+    assert json.loads(result.stdout)["comparison"] == whole["comparison"]
+
+
 @pytest.mark.usefixtures("here")
 def test_what_is_no_json_cannot_be_audited() -> None:
     refused("nothing.json cannot be read", "audit", "nothing.json")
@@ -212,7 +241,7 @@ def test_power_says_what_is_wrong(arguments: list[str], expected: str) -> None:
 # --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", ["compare", "audit", "power"])
+@pytest.mark.parametrize("command", ["compare", "audit", "power", "calibrate"])
 def test_help_gives_examples(command: str) -> None:
     text = invoke(command, "--help").stdout
     assert f"  jaxbench {command} " in text

@@ -134,7 +134,7 @@ def test_every_default_is_filled_in() -> None:
     )
     assert read.protocol.model_dump() == {
         "rules": "modern", "seeds": 4, "tuning_seeds": 4, "parity": "fill", "evaluate": "auto",
-        "extend_grid": False, "alpha": 0.05, "margin": 0.05,
+        "extend_grid": False, "alpha": 0.05, "margin": 0.05, "max_seeds": None,
     }  # fmt: skip
     assert read.arms["idea"].options == {"level": "power", "samples": 8, "times": [1, 2]}
     assert read.arms["baseline"].fixed == {"weight": 0.0, "sigma": 0.2}
@@ -243,6 +243,17 @@ def test_the_digest_is_of_what_decides_the_numbers() -> None:
     assert digest(load("good.toml")) != known
 
 
+@pytest.mark.usefixtures("folder")
+def test_seeds_until_decided_are_part_of_the_study_and_of_its_command() -> None:
+    read = load("good.toml", [("title", "x")], seeds=5, max_seeds=20)
+    assert (read.protocol.seeds, read.protocol.max_seeds) == (5, 20)
+    assert read.how_to_run() == (
+        "jaxbench run good.toml --set title=x --seeds 5 --until-decided --max-seeds 20"
+    )
+    assert digest(read) != digest(load("good.toml", seeds=5))
+    assert "max_seeds" not in load("good.toml").as_run()["protocol"]
+
+
 scalars = st.one_of(
     st.text(st.characters(codec="utf-8")), st.integers(-(2**63), 2**63 - 1), st.booleans(),
     st.floats(allow_nan=False, allow_infinity=False),
@@ -299,6 +310,12 @@ def test_lines_are_those_of_the_file() -> None:
         ("seeds = 4", "seeds = 1",
          "line 15: protocol.seeds: expected a number of at least 2, got 1"),
         ("seeds = 4", "seeds = 101", "expected a number of at most 100, got 101"),
+        ("seeds = 4", "max_seeds = 101", "line 15: protocol.max_seeds: expected a number of at m"),
+        ("seeds = 4", "max_seeds = 7",
+         "line 15: protocol.max_seeds: expected at least protocol.seeds = 8, got 7"),
+        ("seeds = 4", 'max_seeds = 64\nevaluate = "grid"',
+         "line 15: protocol.max_seeds: seeds can be added only where configurations are selected"),
+        ("seeds = 4", 'max_seeds = 64\nrules = "v1"', "leave out rules = 'v1' and evaluate"),
         ("seeds = 4", "seeds = 4.0", "line 15: protocol.seeds: expected an integer, got 4.0"),
         ("seeds = 4", 'rules = "modrn"',
          "protocol.rules: expected 'modern' or 'v1', got \"modrn\"; did you mean modern?"),

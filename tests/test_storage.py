@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -134,3 +135,22 @@ def test_a_report_that_is_not_there_is_refused(tmp_path: Path) -> None:
 
 def test_the_run_id_begins_the_digest() -> None:
     assert storage.run_id("0123456789abcdef") == "0123456789ab"
+
+
+def test_a_json_file_is_there_as_a_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "new" / "folder" / "x.json"
+    storage.write_json(path, {"a": [1, None]})
+    assert json.loads(path.read_text()) == {"a": [1, None]}
+    with pytest.raises(JaxbenchError):
+        storage.write_json(path, {"a": float("nan")})
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(storage.os, "fsync", full)
+    with pytest.raises(storage.StorageError, match=r"x\.json cannot be written: No space left"):
+        storage.write_json(path, {"a": 2})
+    assert json.loads(path.read_text()) == {"a": [1, None]}
+    assert [each.name for each in path.parent.iterdir()] == ["x.json"]

@@ -15,7 +15,9 @@ import scipy.stats
 from jaxbench import config, study
 from jaxbench.base import JaxbenchError, Progress
 from jaxbench.reporting import strict_json
+from jaxbench.reporting.audit import audit_file
 from jaxbench.reporting.schema import check_report
+from jaxbench.training.engine import Engine
 from jaxbench.training.keys import stage_key
 
 SMALL: dict[str, Any] = {
@@ -44,13 +46,13 @@ PENALTY: dict[str, Any] = {
 }
 
 
-def run(**changes: Any) -> dict[str, Any]:
+def run(engine: Engine | None = None, **changes: Any) -> dict[str, Any]:
     """Run the small study with some tables replaced, and check the report's form."""
     document = copy.deepcopy(SMALL)
     for key, value in changes.items():
         both = isinstance(value, dict) and key not in ("arms", "grid")
         document[key] = {**document[key], **value} if both else value
-    report = study.run_study(config.from_run(document), progress=Progress())
+    report = study.run_study(config.from_run(document), progress=Progress(), engine=engine)
     check_report(report)
     strict_json.dumps(report)
     return report
@@ -304,3 +306,73 @@ def test_signature_rules_are_fixed_beforehand(penalised: dict[str, Any]) -> None
     for each in mechanism["signatures"]:
         assert each["rule_digest"] == mechanism["rule_digests"][each["name"]]
         assert len(each["rule_digest"]) == 64
+
+
+SLOW_LEARNER = {
+    "baseline": {"intervention": "none"},
+    "idea": {"intervention": "none", "fixed": {"learning_rate": 1e-5}},
+}
+"""An idea that hardly trains, and so is worse on every seed."""
+
+
+def test_seeds_are_added_until_it_is_decided_and_none_is_trained_twice(tmp_path: Path) -> None:
+    """Looks at 4 and 8 seeds of at most 14; the scores are those of a study with 8 seeds."""
+    engine = Engine()
+    protocol = {"seeds": 4, "max_seeds": 14, "parity": "off"}
+    report = run(engine, arms=SLOW_LEARNER, protocol=protocol)
+    bench = report["bench_report"]
+    used, comparison = bench["protocol"]["sequential"], bench["comparison"]
+    assert (used["looks"], used["stopped_because"]) == ([4, 8], "decided")
+    assert bench["n_seeds"] == comparison["n_pairs"] == len(bench["idea"]["full"]["per_seed"]) == 8
+    assert bench["protocol"]["evaluation_seeds"] == list(range(8))
+    p_values = comparison["sequential"]["p_values"]
+    assert p_values[3] > 0.05 >= p_values[7] == comparison["p_corrected"]
+    assert comparison["outcome"] == "worse"
+    assert f"anytime-valid p = {p_values[7]:.4g}, which makes the verdict" in report["verdict"]
+    assert "not valid where seeds are added" in report["limitations"]
+    [group] = engine.groups.values()
+    names = [program.name for program in group.programs]
+    assert len(names) == len(set(names)), "a program was compiled twice"
+    assert group.trained == group.runs == (2 + 1) * 2 + 2 * 8
+    assert bench["arms"]["idea"]["cost"]["runs"] == 1 * 2 + 8
+    fixed = run(arms=SLOW_LEARNER, protocol={"seeds": 8, "parity": "off"})["bench_report"]
+    for side in ("baseline", "idea"):
+        assert bench[side]["full"] == fixed[side]["full"]
+        assert bench[side]["sweep"] == fixed[side]["sweep"]
+    assert fixed["comparison"]["p_value"] == comparison["p_value"]
+    path = tmp_path / "report.json"
+    path.write_text(strict_json.dumps(report))
+    assert [each.place for each in audit_file(path).by_status("contradicts")] == []
+    report["bench_report"]["comparisons"][0]["sequential"]["e_values"][7] *= 1.01
+    path.write_text(strict_json.dumps(report))
+    places = [each.place[-3:] for each in audit_file(path).by_status("contradicts")]
+    assert places == [("sequential", "e_values", 7)] * 2, "in the list, and against its copy"
+
+
+def test_a_study_that_nothing_decides_ends_at_the_most_seeds() -> None:
+    """Equal arms: looks at 4, 8 and 10 seeds, and the programs are those of the first look."""
+    engine = Engine()
+    report = run(engine, protocol={"seeds": 4, "max_seeds": 10})
+    used = report["bench_report"]["protocol"]["sequential"]
+    assert used["looks"] == [4, 8, 10]
+    assert used["stopped_because"] == "max_seeds reached"
+    assert report["bench_report"]["comparison"]["sequential"]["p_values"] == [1.0] * 10
+    assert report["practical_verdict"] == "inconclusive"
+    [group] = engine.groups.values()
+    names = [program.name for program in group.programs]
+    assert len(names) == len(set(names))
+
+
+def test_seeds_are_added_until_the_corrected_p_of_the_primary_comparison_decides() -> None:
+    """With a second comparison in the family it takes twice the evidence."""
+    document = copy.deepcopy(SMALL)
+    document["arms"] = {**SLOW_LEARNER, "other": {"intervention": "none"}}
+    document["comparisons"].append({"idea": "other", "baseline": "baseline", "role": "secondary"})
+    document["protocol"] |= {"seeds": 7, "max_seeds": 28, "parity": "off"}
+    report = study.run_study(config.from_run(document), progress=Progress())
+    bench = report["bench_report"]
+    p_values = bench["comparison"]["sequential"]["p_values"]
+    enough = next(n for n in (7, 14, 21, 28) if 2 * p_values[n - 1] <= 0.05)
+    assert bench["n_seeds"] == enough
+    assert bench["comparison"]["p_corrected"] == pytest.approx(2 * p_values[-1])
+    assert bench["comparisons"][1]["outcome"] == "inconclusive", "no equivalence before the end"

@@ -1,1 +1,1 @@
-"""Commands that need no training, one a file: parse and call."""
+"""Commands beside `run` and `list`, one a file: parse and call."""

@@ -8,15 +8,16 @@ from jaxbench.commands.output import json_option, show
 
 HELP = """Recompute what a report derives from its own numbers, and say what is weak about it.
 
-FILE is a report of jaxbench or one in the style of the reference reports, wherever it puts its
-scores and sweeps.  Listed are the numbers that contradict others, those that agree, all that cannot
-be checked, and weaknesses: an optimum at the edge of its grid, selection on test scores, unequal
-tuning, p-values out of reach, vacuous signatures, scores no better than a linear reference.
-Numbers are compared within the rounding that they are written with.
+FILE is a report of jaxbench, or the folder of a run with its report.json, or a report in the style
+of the reference reports, wherever it puts its scores and sweeps.  Listed are the numbers that
+contradict others, those that agree, all that cannot be checked, and weaknesses: an optimum at the
+edge of its grid, selection on test scores, unequal tuning, p-values out of reach, vacuous
+signatures, scores no better than a linear reference.  Numbers are compared within the rounding that
+they are written with.
 
 \b
 Examples:
-  jaxbench audit results/my_study/0123456789ab/report.json
+  jaxbench audit results/my_study/0123456789ab
   jaxbench audit report.json --json
 
 \b

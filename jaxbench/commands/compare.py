@@ -10,15 +10,15 @@ HELP = """Compare two arms' scores on shared seeds, whatever made them.
 
 A holds the baseline's scores and B the idea's; without B, A holds both.  Each is a CSV with the
 columns seed and score, and perhaps arm (long), or with one column an arm (wide), such as an export
-from W&B or MLflow; or JSON: a list of scores, {seed: score}, [{seed, score}], or a report.  Where a
-file has several arms or columns, FILE::NAME names one; `baseline` and `idea` are found by
-themselves.
+from W&B or MLflow; or JSON: a list of scores, {seed: score}, [{seed, score}], or a report; or the
+folder of a run with its report.json.  Where a file has several arms or columns, FILE::NAME names
+one; `baseline` and `idea` are found by themselves.
 
 \b
 Examples:
   jaxbench compare baseline.csv idea.csv --direction lower
   jaxbench compare runs.csv::adam runs.csv::mine --score-column test/loss --direction lower
-  jaxbench compare results/my_study/0123456789ab/report.json --json
+  jaxbench compare results/my_study/0123456789ab --json
 
 \b
 Exit codes: 0 compared, whatever came out; 2 the files cannot be compared.

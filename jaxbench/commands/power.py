@@ -9,8 +9,8 @@ from jaxbench.commands.output import json_option, show
 HELP = """Say how many seeds it takes to find an effect, and what fewer seeds would find.
 
 The effect is the mean difference in units of the standard deviation of the paired differences,
-given as --effect or as --delta and --sd.  With REPORT the spread is that of its scores, and the
-effect is the one that it saw unless --delta says otherwise.
+given as --effect or as --delta and --sd.  With REPORT, a report or the folder of a run, the spread
+is that of its scores, and the effect is the one that it saw unless --delta says otherwise.
 
 \b
 Examples:

@@ -19,6 +19,7 @@ from jaxbench.judging.multiplicity import holm
 from jaxbench.judging.pairs import ScoreSummary, paired_scores, with_gaps
 from jaxbench.judging.power import Detectable, detectable, seeds_to_reach_significance
 from jaxbench.judging.ranks import signed_ranks
+from jaxbench.judging.sequential import Sequential, sequential
 from jaxbench.judging.sign_flip import RESAMPLES, legacy_signflip_p, sign_flip_test
 from jaxbench.judging.spread import Spread, measure_spread
 from jaxbench.judging.verdicts import LegacyVerdict, Outcome, legacy_verdict, outcome
@@ -55,6 +56,8 @@ class Comparison:
         rank_p_value: of the signed-rank test, exact up to 20 pairs.
         legacy_p_value: the reference reports' Monte-Carlo p-value.
         margin: half-width of the differences that do not matter, in the metric's unit.
+        sequential: of pairs that were added until the test decides, which then makes the verdict;
+            None where their number was fixed beforehand.
         intervals, spread, effects, detectable, tost, rope: see their types.
     """
 
@@ -85,6 +88,7 @@ class Comparison:
     detectable: Detectable | None
     tost: Tost | None
     rope: Rope | None
+    sequential: Sequential | None = None
 
     @property
     def n_pairs(self) -> int:
@@ -93,9 +97,26 @@ class Comparison:
 
     @property
     def outcome(self) -> Outcome:
-        """The four-way verdict, from the corrected p-value."""
-        equivalence_p = None if self.tost is None else self.tost.p_value
-        return outcome(self.p_corrected, self.gain, equivalence_p, alpha=self.alpha)
+        """The four-way verdict, from the corrected p-value.
+
+        Where pairs were added until the test decides, equivalence is tested at the last one
+        possible only, which was fixed beforehand.
+        """
+        fixed = self.sequential is None or self.n_pairs == self.sequential.max_pairs
+        equivalence_p = self.tost.p_value if self.tost is not None and fixed else None
+        return outcome(self.p_corrected, self.decisive_gain, equivalence_p, alpha=self.alpha)
+
+    @property
+    def decisive_p(self) -> float:
+        """The p-value behind the verdict, before correction: anytime-valid if there is one."""
+        return self.p_value if self.sequential is None else self.sequential.p_anytime
+
+    @property
+    def decisive_gain(self) -> float:
+        """A number that is positive where the test behind the verdict has the idea as better."""
+        if self.sequential is None:
+            return self.gain
+        return float(sign_of_better(self.direction) * self.sequential.sign)
 
     @property
     def negligible(self) -> bool:
@@ -106,7 +127,7 @@ class Comparison:
     @property
     def verdict(self) -> LegacyVerdict:
         """The reference reports' label, from the p-value before correction."""
-        return legacy_verdict(self.p_value, self.gain, alpha=self.alpha)
+        return legacy_verdict(self.decisive_p, self.decisive_gain, alpha=self.alpha)
 
     @property
     def system_worked(self) -> bool:
@@ -148,6 +169,7 @@ def compare(
     margin: float = 0.05,
     resamples: int = RESAMPLES,
     seed: int = 0,
+    max_pairs: int | None = None,
 ) -> Comparison:
     """Compare an idea with a baseline on the scores of shared seeds.
 
@@ -163,13 +185,15 @@ def compare(
         margin: differences that do not matter, as a fraction of the baseline's mean.
         resamples: random sign flips beyond 20 pairs.
         seed: of the random sign flips.
+        max_pairs: at how many pairs it would have stopped, if pairs were added until the
+            sequential test decides; None if their number was fixed beforehand.
 
     Returns:
         The comparison as a family of one; `correct` corrects several for their number.
 
     Raises:
         JaxbenchError: unequal lengths, fewer than two pairs, an unknown direction, an alpha or a
-            margin out of range.
+            margin out of range, or more pairs than `max_pairs`.
     """
     check_fraction(alpha, "alpha")
     if alpha >= 0.5:
@@ -187,6 +211,9 @@ def compare(
     test = test_flips(tested, rounding=rounding)
     one_sided = test_flips(better * tested, alternative="greater", rounding=rounding)
     kept = differences[finite]
+    steps = None
+    if max_pairs is not None:
+        steps = sequential(differences, alpha=alpha, max_pairs=max_pairs)
     comparison = Comparison(
         direction=direction,
         alpha=alpha,
@@ -204,7 +231,7 @@ def compare(
         p_value_exact=test.exact,
         p_value_one_sided=one_sided.p_value,
         attainable_p=test.attainable_p,
-        p_corrected=test.p_value,
+        p_corrected=test.p_value if steps is None else steps.p_anytime,
         family_size=1,
         rank_p_value=test_flips(ranks).p_value,
         legacy_p_value=None,
@@ -215,6 +242,7 @@ def compare(
         detectable=None,
         tost=None,
         rope=None,
+        sequential=steps,
     )
     if not whole:
         return comparison
@@ -250,7 +278,7 @@ def correct(comparisons: Sequence[Comparison]) -> list[Comparison]:
             f"the comparisons of one family must share their alpha; got {sorted(levels)}. "
             f"Compare them again at one level."
         )
-    corrected = holm([comparison.p_value for comparison in comparisons])
+    corrected = holm([comparison.decisive_p for comparison in comparisons])
     return [
         dataclasses.replace(comparison, p_corrected=p_value, family_size=len(comparisons))
         for comparison, p_value in zip(comparisons, corrected, strict=True)

@@ -7,6 +7,7 @@ a fair coin gains on average, so that wealth of 1 / alpha is a proof at level al
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,6 +25,11 @@ STRENGTHS = (0.5, 1.0, 2.0)
 
 LARGEST_LOGARITHM = 700.0
 """Wealth is stated up to exp of this."""
+
+NOT_VALID = (
+    "the p-value of a number of seeds fixed beforehand, the intervals and the equivalence test are "
+    "not valid where seeds are added until a test decides"
+)
 
 
 class Wealth(NamedTuple):
@@ -58,6 +64,61 @@ class SequentialState(NamedTuple):
     decided: bool
     decided_at: int | None
     sign: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Sequential:
+    """How a comparison went whose seeds were added until it was decided.
+
+    Attributes:
+        max_pairs: how many pairs there would have been at most, fixed beforehand.
+        e_values: the wealth after each pair.
+        p_values: the anytime-valid p-value after each pair; it never rises.
+        decided_at: after how many pairs it was at most alpha, before any correction; or None.
+        sign: of the mean difference by the greater of both bets, then or now; 0 for a draw.
+        not_valid: what must not be read as usual.
+    """
+
+    max_pairs: int
+    e_values: tuple[float, ...]
+    p_values: tuple[float, ...]
+    decided_at: int | None
+    sign: int
+    not_valid: str = NOT_VALID
+
+    @property
+    def p_anytime(self) -> float:
+        """The p-value that is valid whenever and whyever one stops."""
+        return self.p_values[-1]
+
+
+def sequential(differences: ArrayLike, *, alpha: float, max_pairs: int) -> Sequential:
+    """Test differences that were added until the test decides, and give its whole trajectory.
+
+    Args:
+        differences: idea minus baseline, in the order in which their seeds ran; infinite where one
+            run diverged.
+        alpha: level of the whole sequence of looks.
+        max_pairs: at how many pairs it would have stopped undecided.
+
+    Raises:
+        JaxbenchError: as `SequentialTest`, no pairs at all, or more than `max_pairs`.
+    """
+    test = SequentialTest(alpha)
+    state = test.update(differences)
+    if not 1 <= state.pairs <= max_pairs:
+        raise JaxbenchError(
+            f"a sequence of at most {max_pairs} pairs cannot have {state.pairs}; max_pairs is "
+            f"fixed before the first look"
+        )
+    wealth, greatest = test.trajectory
+    return Sequential(
+        max_pairs=max_pairs,
+        e_values=tuple(math.exp(min(each, LARGEST_LOGARITHM)) for each in wealth),
+        p_values=tuple(math.exp(-max(each, 0.0)) for each in greatest),
+        decided_at=state.decided_at,
+        sign=state.sign,
+    )
 
 
 def sign_flip_wealth(differences: Float[np.ndarray, "*studies pairs"]) -> Wealth:
@@ -142,6 +203,12 @@ class SequentialTest:
             )
         self._differences = np.concatenate([self._differences, new])
         return self.state
+
+    @property
+    def trajectory(self) -> tuple[Float[np.ndarray, " pairs"], Float[np.ndarray, " pairs"]]:
+        """Logarithms of the wealth after each difference, and of the greatest until then."""
+        wealth = sign_flip_wealth(self._differences).both
+        return wealth, np.maximum.accumulate(wealth)
 
     @property
     def state(self) -> SequentialState:

@@ -143,7 +143,7 @@ def confidence(
     if comparison.outcome in ("better", "worse"):
         better = comparison.effects.probability_idea_better
         if better is None:
-            posterior = 1.0 - comparison.p_value / 2.0
+            posterior = 1.0 - comparison.decisive_p / 2.0
         else:
             posterior = better if comparison.outcome == "better" else 1.0 - better
     elif comparison.outcome == "equivalent" and comparison.rope is not None:

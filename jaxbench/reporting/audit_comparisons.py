@@ -52,7 +52,8 @@ def comparison(fields: Fields, place: Place, findings: Findings) -> judging.Comp
     pair = scores[0], scores[1]
     alpha, margin = (setting(fields, place, name) for name in ("alpha", "margin"))
     try:
-        expected = compare(tuple(pair[0]), tuple(pair[1]), direction, alpha, margin)
+        most = max_pairs(table, len(pair[0]))
+        expected = compare(tuple(pair[0]), tuple(pair[1]), direction, alpha, margin, most)
     except JaxbenchError as error:
         findings.weak("too few seeds", f"no comparison can be made: {error}", place)
         return None
@@ -89,10 +90,20 @@ def compare(
     direction: Direction,
     alpha: float = 0.05,
     margin: float = 0.05,
+    most: int | None = None,
 ) -> judging.Comparison:
     """Compare scores, remembering the result."""
     with np.errstate(all="ignore"):
-        return judging.compare(baseline, idea, direction=direction, alpha=alpha, margin=margin)
+        return judging.compare(
+            baseline, idea, direction=direction, alpha=alpha, margin=margin, max_pairs=most
+        )
+
+
+def max_pairs(table: Mapping[str, Any], pairs: int) -> int | None:
+    """Read up to how many pairs were to be added until the test decides; None if they were not."""
+    steps = table.get("sequential")
+    most = steps.get("max_pairs") if isinstance(steps, Mapping) else None
+    return int(most) if isinstance(most, Written) and most.whole and most >= pairs else None
 
 
 def tree(
@@ -191,7 +202,11 @@ def slack_by_rounding(
                 score = arms[side][seed]
                 arms[side][seed] = None if score is None else score + sign * step
                 other = compare(
-                    tuple(arms[0]), tuple(arms[1]), comparison.direction, comparison.alpha
+                    tuple(arms[0]),
+                    tuple(arms[1]),
+                    comparison.direction,
+                    comparison.alpha,
+                    most=comparison.sequential and comparison.sequential.max_pairs,
                 )
                 value = value_at(in_words(other), where)
                 moves.append(abs(value - centre) if isinstance(value, int | float) else 0.0)

@@ -97,7 +97,7 @@ def bench_report(results: Results) -> dict[str, Any]:
         "model_options": dict(model.options),
         "metric": {"name": metric.name, "unit": metric.unit, "direction": metric.direction},
         "metric_direction": f"{metric.direction} is better",
-        "n_seeds": config.protocol.seeds,
+        "n_seeds": results.looks[-1],
         "protocol": protocol_used(results),
         "arms": arms,
         "baseline": arms[config.primary.baseline],
@@ -148,7 +148,8 @@ def protocol_used(results: Results) -> dict[str, Any]:
     return {
         "rules": protocol.rules,
         "tuning_seeds": [] if reported else list(protocol.tuning_seed_list),
-        "evaluation_seeds": list(protocol.evaluation_seed_list),
+        "evaluation_seeds": list(range(results.looks[-1])),
+        "sequential": sequence(results),
         "parity": {
             "mode": parity.mode,
             "trials": parity.counts,
@@ -163,6 +164,25 @@ def protocol_used(results: Results) -> dict[str, Any]:
         "asymmetric": reported,
         "asymmetry": judging.V1_ASYMMETRY if reported else None,
     }
+
+
+def sequence(results: Results) -> dict[str, Any] | None:
+    """Say how seeds were added until the primary comparison was decided; None if they were not."""
+    protocol = results.plan.config.protocol
+    config = results.plan.config
+    primary = results.comparisons[list(config.comparisons).index(config.primary)]
+    if protocol.max_seeds is None:
+        return None
+    decided = primary.p_corrected <= protocol.alpha
+    used = {
+        "test": "bets on the signs of the paired differences, valid at any time",
+        "step": protocol.seeds,
+        "max_seeds": protocol.max_seeds,
+        "looks": list(results.looks),
+        "stopped_at": results.looks[-1],
+        "stopped_because": "decided" if decided else "max_seeds reached",
+    }
+    return {**used, "statement": sentences.sequence(used, primary)}
 
 
 def arm_result(results: Results, arm: str) -> dict[str, Any]:
@@ -233,7 +253,7 @@ def runs_of(results: Results, arm: str) -> int:
     if results.evaluate == "grid":
         tuning_seeds = 0 if protocol.rules == "v1" else protocol.tuning_seeds
         return configurations * (tuning_seeds + protocol.seeds)
-    return configurations * protocol.tuning_seeds + protocol.seeds
+    return configurations * protocol.tuning_seeds + results.looks[-1]
 
 
 def curves(runs: Sequence[TrainedRun]) -> dict[str, Any]:

@@ -40,6 +40,18 @@ class Parity(Part):
     added: dict[str, list[dict[str, Any]]]
 
 
+class SequenceUsed(Part):
+    """How seeds were added until the primary comparison was decided."""
+
+    test: str
+    step: int
+    max_seeds: int
+    looks: list[int] = Field(description="how many seeds there were at each look")
+    stopped_at: int
+    stopped_because: Literal["decided", "max_seeds reached"]
+    statement: str
+
+
 class ProtocolUsed(Part):
     """How arms were tuned and compared."""
 
@@ -52,6 +64,9 @@ class ProtocolUsed(Part):
     margin: float
     selected_on: Literal["validation", "test"]
     asymmetric: bool
+    sequential: SequenceUsed | None = Field(
+        default=None, description="null where the number of seeds was fixed beforehand"
+    )
 
 
 class Trial(Part):
@@ -94,6 +109,17 @@ class ArmResult(Part):
     cost: dict[str, Any]
 
 
+class SequentialResult(Part):
+    """The anytime-valid test, pair by pair; it makes the verdict where seeds were added."""
+
+    max_pairs: int
+    e_values: list[float]
+    p_values: list[float] = Field(description="valid at any time; the last one decides")
+    decided_at: int | None
+    sign: int
+    not_valid: str
+
+
 class ComparisonResult(Part):
     """Idea against baseline; a difference is idea minus baseline."""
 
@@ -109,6 +135,7 @@ class ComparisonResult(Part):
     outcome: Literal["better", "worse", "equivalent", "inconclusive"]
     verdict: Literal["idea better (significant)", "idea worse (significant)", "no significant win"]
     system_worked: bool
+    sequential: SequentialResult | None = None
 
 
 class NamedComparison(ComparisonResult):
@@ -118,6 +145,27 @@ class NamedComparison(ComparisonResult):
     baseline_arm: str
     role: Literal["primary", "secondary", "control"]
     endpoint: str | None = Field(default=None, description="what is compared instead of the score")
+
+
+class LookEntry(Part):
+    """How often a comparison's baseline was compared with, and the p-value corrected for it."""
+
+    idea_arm: str
+    baseline_arm: str
+    role: Literal["primary", "secondary"]
+    baseline_digest: str
+    looks: int = Field(description="at this baseline on this track, this study's included")
+    looks_of_this_study: int
+    p: float = Field(description="before correction; anytime-valid if seeds were added on demand")
+    p_corrected: float = Field(description="by Holm's rule over all looks so far")
+
+
+class Ledger(Part):
+    """The looks at the study's baselines when the report was written."""
+
+    file: str
+    date: str
+    comparisons: list[LookEntry]
 
 
 class SignatureEntry(Part):
@@ -168,6 +216,9 @@ class BenchReport(Part):
     programs: list[dict[str, Any]]
     provenance: dict[str, Any]
     config: dict[str, Any]
+    ledger: Ledger | None = Field(
+        default=None, description="looks at the baselines; left out where no folder was written to"
+    )
 
 
 class Report(Part):

@@ -81,8 +81,8 @@ def read_scores(source: str, role: Role, options: Options) -> Scores:
     numbers, {seed: score}, a list of {seed, score}, or a report.
 
     Args:
-        source: the path of a file, and after `::` the arm or column to take where it has several;
-            those called `baseline` and `idea` are found by their role.
+        source: the path of a file or of a run's folder, and after `::` the arm or column to take
+            where it has several; those called `baseline` and `idea` are found by their role.
         role: of the arm in the comparison.
         options: how to read it.
 
@@ -90,6 +90,7 @@ def read_scores(source: str, role: Role, options: Options) -> Scores:
         JaxbenchError: saying what was expected, what is there, and how to choose.
     """
     path, _, name = source.partition(SEPARATOR) if not os.path.exists(source) else (source, "", "")
+    path = str(written.report_file(path))
     content = read_bytes(path)
     text = decode(path, content)
     if text.lstrip()[:1] in ("{", "["):

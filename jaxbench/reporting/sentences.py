@@ -33,6 +33,12 @@ def finding(comparison: Comparison, metric: str) -> str:
     """Say what a comparison found, with its numbers, to follow where it was made."""
     kind = "exact p" if comparison.p_value_exact else "p"
     p_value = f"{kind} = {comparison.p_value:.4g}"
+    steps = comparison.sequential
+    if steps is not None:
+        p_value = (
+            f"anytime-valid p = {steps.p_anytime:.4g}, which makes the verdict; the {p_value} of a "
+            f"fixed number of seeds is not valid here"
+        )
     if not comparison.acted:
         return f"the idea did not act: every difference is exactly 0 ({p_value})"
     outcome = OUTCOMES[comparison.outcome]
@@ -54,6 +60,39 @@ def finding(comparison: Comparison, metric: str) -> str:
         corrected = f"{comparison.p_corrected:.4g}"
         numbers += f", corrected for {comparison.family_size} comparisons {corrected}"
     return f"{outcome}: {numbers}"
+
+
+def sequence(used: Mapping[str, Any], primary: Comparison) -> str:
+    """Say how seeds were added, when that stopped, and which numbers are not valid for it."""
+    steps = primary.sequential
+    assert steps is not None
+    seeds = ", ".join(map(str, used["looks"]))
+    if used["stopped_because"] == "decided":
+        end = f"it stopped at {used['stopped_at']} because it was decided"
+    else:
+        end = f"it stopped undecided at the {used['max_seeds']} seeds fixed as the most"
+    return (
+        f"Seeds were added until a sequential test decides (looks at {seeds} seeds): {end}, with "
+        f"an anytime-valid p of {steps.p_anytime:.4g}. That test makes the verdict: "
+        f"{steps.not_valid}."
+    )
+
+
+def looks(ledger: Mapping[str, Any], track: str, alpha: float) -> list[str]:
+    """Say how often each baseline was compared with before, and what p is worth after that."""
+    said = []
+    for each in ledger["comparisons"]:
+        before = each["looks"] - each["looks_of_this_study"]
+        if before > 0:
+            lost = each["p"] <= alpha < each["p_corrected"]
+            said.append(
+                f"{each['baseline_arm']} on {track} was compared with {before} "
+                f"time{'s' if before > 1 else ''} before, by the ledger of the results folder: "
+                f"corrected for all {each['looks']} looks, p of {each['idea_arm']} is "
+                f"{each['p_corrected']:.4g}"
+                f"{f', which is no longer significant at {alpha:g}' if lost else ''}."
+            )
+    return said
 
 
 def signature(bench: Bench) -> str:
@@ -124,6 +163,8 @@ def limitations(bench: Bench, own: Sequence[str]) -> str:
                     f"The best {name} of the {side} lies at the {edge} edge of its grid, so the "
                     f"grid does not bracket its optimum."
                 )
+    if bench["protocol"]["sequential"]:
+        parts.append(bench["protocol"]["sequential"]["statement"])
     parts += bench["warnings"]
     parts += bench["comparison"]["warnings"]
     linear = bench["references"].get("linear")

@@ -48,7 +48,9 @@ def render(report: Mapping[str, Any], console: Console) -> None:
     tuning(bench, console)
     pairs(bench, console)
     comparison(bench, console)
+    sequence(bench, console)
     others(bench, console)
+    looks(bench.get("ledger"), console)
     references(bench, console)
     signatures(bench.get("mechanism_signature", {}), console)
     measured(bench, console)
@@ -144,13 +146,16 @@ def comparison(bench: Mapping[str, Any], console: Console) -> None:
     kind = "exact" if judged.get("p_value_exact", True) else "Monte Carlo"
     family = judged.get("family_size", 1)
     margin = number(judged.get("margin"))
+    steps = judged.get("sequential")
+    fixed = ", not valid here" if steps else ""
     rows = {
         "outcome": judged.get("outcome"),
         "difference": number(judged["delta_mean"], signed=True) + change,
         "idea wins": wins,
         "interval (t)": _interval(intervals.get("t")),
         "interval (sign flips)": _interval(intervals.get("sign_flip")),
-        f"p ({kind} {judged.get('test', 'sign flips')})": number(judged["p_value"]),
+        "p (anytime-valid, makes the verdict)": number(steps and steps["p_values"][-1]),
+        f"p ({kind} {judged.get('test', 'sign flips')}{fixed})": number(judged["p_value"]),
         f"p corrected ({family} in the family)": number(judged.get("p_corrected")),
         "smallest attainable p": number(judged.get("attainable_p")),
         "detectable (half-width)": number(judged.get("mde")),
@@ -167,6 +172,19 @@ def comparison(bench: Mapping[str, Any], console: Console) -> None:
     section("Comparison", console, table)
     for sentence in judged.get("warnings", ()):
         console.print(Text(f"Note: {sentence}", style="yellow"))
+
+
+def sequence(bench: Mapping[str, Any], console: Console) -> None:
+    """Print the sequential test at each look, where seeds were added until it decides."""
+    used, steps = bench["protocol"].get("sequential"), bench["comparison"].get("sequential")
+    if not used or not steps:
+        return
+    table = make_table("seeds", "e-value", "anytime-valid p")
+    for seeds in used["looks"]:
+        cells = [number(steps[name][seeds - 1]) for name in ("e_values", "p_values")]
+        add_row(table, [str(seeds), *cells])
+    section("Seeds until decided", console, table)
+    console.print(Text(used["statement"]))
 
 
 def others(bench: Mapping[str, Any], console: Console) -> None:
@@ -219,6 +237,17 @@ def named(comparisons: Sequence[Mapping[str, Any]]) -> tuple[str, list[str]]:
         return f"{idea} - {baseline} at", [each[0][2] for each in parts]
     by = [f" by {each['endpoint']}" if each.get("endpoint") else "" for each in comparisons]
     return "idea - baseline", [f"{i} - {b}{end}" for (i, b), end in zip(pairs, by, strict=True)]
+
+
+def looks(ledger: Mapping[str, Any] | None, console: Console) -> None:
+    """Print how often each baseline was compared with, and the p-values corrected for that."""
+    if not ledger:
+        return
+    table = make_table("idea", "baseline", "looks so far", "p", "p corrected for all looks")
+    for each in ledger["comparisons"]:
+        names = [each["idea_arm"], each["baseline_arm"]]
+        add_row(table, [*names, *(number(each[name]) for name in ("looks", "p", "p_corrected"))])
+    section(f"Looks at the baseline ({ledger['file']} of the results folder)", console, table)
 
 
 def references(bench: Mapping[str, Any], console: Console) -> None:

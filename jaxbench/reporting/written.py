@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from jaxbench import storage
 from jaxbench.base import JaxbenchError
 from jaxbench.reporting import strict_json
 from jaxbench.toml_text import Place
@@ -59,15 +60,38 @@ def _rounding(text: str, value: float) -> float:
     return half if math.isfinite(half) else 0.0
 
 
+def report_file(path: str | os.PathLike[str]) -> Path:
+    """Give the file that is meant by a path: itself, or the report in the folder of a run.
+
+    Raises:
+        JaxbenchError: a folder without a report.
+    """
+    file = Path(path)
+    if not os.path.isdir(path):
+        return file
+    if not (file / storage.REPORT).is_file():
+        runs = sorted(each.parent.name for each in file.glob(f"*/{storage.REPORT}"))
+        inside = f" (its runs: {', '.join(runs)})" if runs else ""
+        raise JaxbenchError(
+            f"{path} is a folder without {storage.REPORT}; expected a file or the folder of a run"
+            f"{inside}"
+        )
+    return file / storage.REPORT
+
+
 def read_document(path: str | os.PathLike[str]) -> Any:
-    """Read a JSON file, with `Written` for every number, NaN and the infinities included.
+    """Read a JSON file with `Written` for every number, NaN and the infinities included.
+
+    Args:
+        path: of the file, or of the folder of a run, whose report is read then.
 
     Raises:
         JaxbenchError: there is no such file, or it is not JSON, or a key stands twice in it, or it
             is nested too deeply.
     """
+    file = report_file(path)
     try:
-        content = Path(path).read_bytes()
+        content = file.read_bytes()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise JaxbenchError(f"{path} cannot be read: {reason}") from error

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxbench.base import JaxbenchError
-from jaxbench.judging import compare, correct
+from jaxbench.judging import SequentialTest, compare, confidence, correct
 
 RISING = np.array([0.05, 0.11, 0.02, 0.08, 0.14, 0.03, 0.09, 0.06])
 FLAT = np.array([0.02, -0.02, 0.01, -0.01, 0.03, -0.03, 0.02, -0.01])
@@ -211,3 +211,82 @@ def test_a_comparison_is_strict_json_with_always_the_same_keys(pairs, kind, alph
 def test_unusable_options_are_refused_in_words(options, message):
     with pytest.raises(JaxbenchError, match=message):
         compare(BASE, BASE, **options)
+
+
+# Pairs that were added until a test decides
+
+
+@pytest.mark.parametrize("direction", ["lower", "higher"])
+def test_pairs_added_until_decided_are_judged_by_the_sequential_test(direction):
+    """Six pairs of one sign are significant at a number fixed beforehand, not yet in a sequence."""
+    better = -1.0 if direction == "lower" else 1.0
+    base, change = np.ones(8), better * np.array([3.0, 3.1, 2.9, 3.0, 3.2, 2.8, 3.0, 3.1])
+    fixed, early, late = (
+        compare(base[:n], (base + change)[:n], direction=direction, max_pairs=most)
+        for n, most in ((6, None), (6, 64), (8, 64))
+    )
+    assert (fixed.outcome, early.outcome, late.outcome) == ("better", "inconclusive", "better")
+    assert early.verdict == "no significant win"
+    assert late.system_worked
+    assert early.p_value == fixed.p_value == 2 / 64
+    assert early.p_corrected == early.sequential.p_anytime > 0.05 >= late.p_corrected
+    assert compare(base + change, base, direction=direction, max_pairs=64).outcome == "worse"
+    assert json.loads(json.dumps(late.to_dict(), allow_nan=False))["sequential"]["max_pairs"] == 64
+
+
+def test_the_trajectory_is_the_test_after_each_pair():
+    differences = np.array([0.5, -0.1, 0.4, 0.6, 0.2, 0.7, 0.3, 0.9, 0.1, 0.4])
+    comparison = compare(np.ones(10), 1.0 + differences, direction="higher", max_pairs=20)
+    steps = comparison.sequential
+    for pairs in range(1, 11):
+        state = SequentialTest(0.05).update(comparison.per_seed_diffs[:pairs])
+        assert steps.e_values[pairs - 1] == state.e_value
+        assert steps.p_values[pairs - 1] == state.p_anytime
+    assert (steps.decided_at, steps.sign) == (state.decided_at, state.sign)
+
+
+def test_equivalence_is_tested_only_at_the_number_of_pairs_fixed_beforehand():
+    """Stopping when the test of equivalence passes would be a choice after the fact."""
+    outcomes = [
+        compare(BASE, BASE + FLAT, direction="lower", max_pairs=most).outcome
+        for most in (None, 8, 64)
+    ]
+    assert outcomes == ["equivalent", "equivalent", "inconclusive"]
+
+
+def test_the_sign_is_that_of_the_test_that_decided():
+    """Seven losses decide; what comes after, however large, does not turn the verdict round."""
+    differences = np.array([1.0] * 7 + [-50.0])
+    comparison = compare(np.zeros(8), differences, direction="lower", max_pairs=16)
+    assert comparison.sequential.decided_at == 7
+    assert comparison.delta_mean < 0.0
+    assert comparison.outcome == "worse"
+    assert comparison.verdict == "idea worse (significant)"
+
+
+def test_a_family_is_corrected_by_the_p_values_that_decide():
+    change = -np.array([3.0, 3.1, 2.9, 3.0, 3.2, 2.8, 3.0, 3.1])
+    alone = compare(np.ones(8), np.ones(8) + change, direction="lower", max_pairs=64)
+    other = compare(BASE, BASE + WIDE, direction="lower", max_pairs=64)
+    first, second = correct([alone, other])
+    assert first.p_corrected == pytest.approx(2.0 * alone.sequential.p_anytime)
+    assert second.p_corrected == max(first.p_corrected, other.sequential.p_anytime)
+
+
+def test_more_pairs_than_were_planned_are_refused():
+    with pytest.raises(JaxbenchError, match="at most 4 pairs cannot have 8"):
+        compare(BASE, BASE + WIDE, direction="lower", max_pairs=4)
+
+
+def test_confidence_where_runs_diverged_is_by_the_p_value_that_decides():
+    """Eight baseline runs lost: decided by the sequential test, with its larger p-value."""
+    lost = [None] * 8
+    fixed, steps = (compare(lost, BASE, direction="lower", max_pairs=most) for most in (None, 64))
+    rated = [
+        confidence(each, equal_trials=True, signature="untestable").parts["posterior"]
+        for each in (fixed, steps)
+    ]
+    assert [fixed.outcome, steps.outcome] == ["better", "better"]
+    assert rated[0] == pytest.approx(5.0 * (1.0 - fixed.p_value))
+    assert rated[1] == pytest.approx(5.0 * (1.0 - steps.sequential.p_anytime))
+    assert rated[1] < rated[0]

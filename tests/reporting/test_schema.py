@@ -38,7 +38,8 @@ def test_a_report_of_ours_has_them_and_may_say_more() -> None:
 
 def paths(model: type[BaseModel], place: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     for name, field in model.model_fields.items():
-        yield (*place, name)
+        if field.is_required():
+            yield (*place, name)
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
             yield from paths(field.annotation, (*place, name))
 
