@@ -84,9 +84,7 @@ def random_regular(nodes: int, degree: int, seed: int) -> Neighbours:
     )
 
 
-def pair_ends(
-    rng: np.random.Generator, nodes: int, degree: int
-) -> set[tuple[int, int]] | None:
+def pair_ends(rng: np.random.Generator, nodes: int, degree: int) -> set[tuple[int, int]] | None:
     """Pair `degree` ends a node into edges without loops or doubles; None at a dead end."""
     edges: set[tuple[int, int]] = set()
     ends = np.repeat(np.arange(nodes), degree).tolist()

@@ -69,7 +69,9 @@ def onestep_references(splits: Splits) -> dict[str, float]:
     linear = regression.least_squares(
         train.inputs.reshape(-1, 3), train.targets.reshape(-1, 2), test.inputs.reshape(-1, 3)
     )
-    return pendulum.score_references(splits, test.inputs[..., :2], linear.reshape(test.targets.shape))
+    return pendulum.score_references(
+        splits, test.inputs[..., :2], linear.reshape(test.targets.shape)
+    )
 
 
 def build(
