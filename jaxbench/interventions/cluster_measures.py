@@ -60,7 +60,6 @@ def eta_law(
     update: Update, hidden: Hidden, partition: Partition, clusters: int
 ) -> dict[str, Array]:
     """Measure the largest discrepancy at each damping; predict its coefficient without a fit."""
-
     moved = update(hidden) - hidden
 
     def largest(eta: Array) -> Array:

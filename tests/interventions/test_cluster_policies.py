@@ -71,9 +71,7 @@ def test_the_state_is_how_much_of_each_cluster_is_in_the_highest_bin():
         cluster_sweeps.hist(residuals(0, 0, 1, 0, 1, 1), PAIRS, 3, 4)
     )
     assert int(state) == 0 * 9 + 1 * 3 + 2
-    everything = cluster_policies.high_fraction_state(
-        cluster_sweeps.hist(jnp.ones(6), PAIRS, 3, 4)
-    )
+    everything = cluster_policies.high_fraction_state(cluster_sweeps.hist(jnp.ones(6), PAIRS, 3, 4))
     assert int(everything) == 3**3 - 1
 
 
