@@ -118,7 +118,8 @@ def build(
         of: what a node is: a node of the model's graph, or a hidden unit of a recurrent model.
         implementation: `mask` computes all nodes and moves some; `gathered` computes the cluster
             and its halo only, with the same result.
-        episodes: of Q-learning, for `q`.
+        episodes: of Q-learning, for `q`, on a ring partitioned by the same name (lists of nodes say
+            nothing of another graph: contiguous).
         tolerance: share of the residuals' norm down to which node updates are counted.
 
     Raises:
