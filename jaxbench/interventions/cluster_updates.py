@@ -90,6 +90,16 @@ MOST_Q_CLUSTERS = 8
 LENGTH = 32
 """Cluster updates of an episode."""
 
+COSTLY = (
+    "A policy that looks at residuals has to compute them: an update of one cluster by a mask costs "
+    "as much as a whole synchronous sweep, and by gathering still the cluster, its halo and one "
+    "full evaluation a time step."
+)
+FROZEN = (
+    "The policy 'q' is learned on ringsolve, a linear problem on a ring of 16 nodes, and then "
+    "frozen; it is not learned on the network that trains."
+)
+
 
 def build(
     *,
@@ -248,15 +258,7 @@ def build(
         summary="update one cluster of nodes after another, chosen by residuals",
         static=static,
         requires=frozenset({"message_passing" if of == "nodes" else "recurrent"}),
-        limitations=(
-            "A policy that looks at residuals has to compute them: an update of one cluster by a "
-            "mask costs as much as a whole synchronous sweep, and by gathering still the cluster, "
-            "its halo and one full evaluation a time step.",
-            "The policy 'q' is learned on ringsolve, a linear problem on a ring of 16 nodes, and "
-            "then frozen; it is not learned on the network that trains.",
-            "The quadratic law in eta is Taylor's theorem, true of untrained networks; it says "
-            "nothing for or against the idea.",
-        ),
+        limitations=(COSTLY,) * (policy in SEES_RESIDUALS) + (FROZEN,) * (policy == "q"),
         prepare=prepare,
         wrap_model=wrap_model,
         measure=measure,
