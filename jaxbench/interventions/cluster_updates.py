@@ -91,9 +91,9 @@ LENGTH = 32
 """Cluster updates of an episode."""
 
 COSTLY = (
-    "A policy that looks at residuals has to compute them: an update of one cluster by a mask costs "
-    "as much as a whole synchronous sweep, and by gathering still the cluster, its halo and one "
-    "full evaluation a time step."
+    "A policy that looks at residuals has to compute them: an update of one cluster by a mask "
+    "costs as much as a whole synchronous sweep, and by gathering still the cluster, its halo and "
+    "one full evaluation a time step."
 )
 FROZEN = (
     "The policy 'q' is learned on ringsolve, a linear problem on a ring of 16 nodes, and then "
