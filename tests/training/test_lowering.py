@@ -14,7 +14,7 @@ from jaxbench.training.program import RunInput
 from jaxbench.training.runs import Recipe
 
 RUNS = 3
-SLOW = ("cluster_updates_gru", "cluster_updates_q")
+SLOW = ("cluster_updates", "cluster_updates_gru")
 """Studies of many arms whose intervention another study lowers too."""
 
 
