@@ -14,7 +14,7 @@ from jaxbench.training.program import RunInput
 from jaxbench.training.runs import Recipe
 
 RUNS = 3
-SLOW = ("cluster_updates", "cluster_updates_gru")
+SLOW = ("cluster_updates", "cluster_updates_gru", "cluster_updates_sweep")
 """Studies of many arms whose intervention another study lowers too."""
 
 
