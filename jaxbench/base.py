@@ -146,6 +146,37 @@ class Recurrence:
     scaled_step: Callable[[PyTree, PyTree, Any, Any], Any] | None = None
 
 
+@dataclasses.dataclass(frozen=True)
+class MessagePassing:
+    """The update of a network of nodes, for ideas that choose which nodes update.
+
+    In a time step with input `x`, a model does `sweeps` synchronous sweeps
+    `h <- h + damping (F(h, x) - h)`, where `F_i` reads node `i` and its neighbours.
+
+    Attributes:
+        neighbours: of each node [nodes, degree], in the order in which `rule` expects them.
+        sweeps: of each time step.
+        damping: how far a node goes towards its new value.
+        initial_hidden: `(params, batch_shape) -> hidden [*batch_shape, nodes, width]`.
+        drive: `(params, input [..., features]) -> drive [..., nodes, width]`, the part of the
+            update that does not depend on hidden states.
+        update: `(params, hidden [..., nodes, width], drive) -> F [..., nodes, width]`, all nodes.
+        rule: `(params, own [..., n, width], around [..., n, degree, width], drive [..., n, width])
+            -> F [..., n, width]`, the same for any n nodes, from their own and their neighbours'
+            states.
+        readout: `(params, hidden [..., nodes, width]) -> output [..., outputs]`.
+    """
+
+    neighbours: Any
+    sweeps: int
+    damping: float
+    initial_hidden: Callable[[PyTree, tuple[int, ...]], Any]
+    drive: Callable[[PyTree, Any], Any]
+    update: Callable[[PyTree, Any, Any], Any]
+    rule: Callable[[PyTree, Any, Any, Any], Any]
+    readout: Callable[[PyTree, Any], Any]
+
+
 class UnitSlice(NamedTuple):
     """Where hidden units lie in one leaf: unit `first + j` owns index `start + j` along `axis`.
 
@@ -206,6 +237,7 @@ class Model:
         flops: `(input_shape of one sample) -> float`, floating-point operations of one forward
             pass of one sample, counted analytically (a multiply-add is two).
         recurrence: the recurrence of a recurrent model, else None.
+        message_passing: the node update of a network on a graph, else None.
         unit_layers: its layers of hidden units.
         parameter_groups: other groups of its parameters by their kind, `gates` or `inputs`:
             `(params) -> UnitLayer`, because their number may depend on the inputs' width.
@@ -224,6 +256,7 @@ class Model:
     apply: Callable[..., tuple[Any, dict[str, Any]]]
     flops: Callable[[tuple[int, ...]], float]
     recurrence: Recurrence | None = None
+    message_passing: MessagePassing | None = None
     unit_layers: tuple[UnitLayer, ...] = ()
     parameter_groups: Mapping[str, Callable[[PyTree], UnitLayer]] = dataclasses.field(
         default_factory=dict

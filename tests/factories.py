@@ -11,8 +11,8 @@ import numpy as np
 
 from jaxbench.base import Batch, Intervention, Metric, Model, Splits, Track
 from jaxbench.interventions import none
-from jaxbench.models import mlp_tiny, rnn_small
-from jaxbench.tracks import dynamics, regression, tabular
+from jaxbench.models import mlp_tiny, ring_mp, rnn_small
+from jaxbench.tracks import dynamics, regression, ring, tabular
 from jaxbench.training.engine import Engine
 from jaxbench.training.layout import Layout
 from jaxbench.training.runs import Recipe, Run, Schedule, TrainedRun
@@ -39,6 +39,16 @@ def mlp_recipe(intervention: Intervention | None = None, *, epochs: int = 2) -> 
         tabular.build(train_size=32, validation_size=8, test_size=8),
         mlp_tiny.build(outputs=1, hidden=(6, 5)),
         intervention,
+        Schedule(epochs, batch_size=8),
+    )
+
+
+def ring_recipe(intervention: Intervention | None = None, *, epochs: int = 2) -> Recipe:
+    """Eight nodes on a ring that see a short pendulum."""
+    return Recipe(
+        ring.build(sequence_length=8, train_size=32, validation_size=8, test_size=8),
+        ring_mp.build(outputs=2, nodes=8, width=3),
+        intervention or none.build(),
         Schedule(epochs, batch_size=8),
     )
 

@@ -3,7 +3,14 @@
 import jax
 import numpy as np
 import pytest
-from factories import cpu_layout, mlp_recipe, recurrent_recipe, scores, small_recipe
+from factories import (
+    cpu_layout,
+    mlp_recipe,
+    recurrent_recipe,
+    ring_recipe,
+    scores,
+    small_recipe,
+)
 
 from jaxbench import registry
 from jaxbench.base import Intervention
@@ -19,7 +26,7 @@ def recipe_of(name: str) -> Recipe:
     """The first of a few small recipes that offers what the intervention requires."""
     component = registry.load("interventions", name)
     intervention: Intervention = component.make(SMALL.get(name, {}))
-    for make in (small_recipe, recurrent_recipe, mlp_recipe):
+    for make in (small_recipe, recurrent_recipe, mlp_recipe, ring_recipe):
         recipe = make(intervention)
         if intervention.requires <= recipe.model.features | recipe.track.features:
             return recipe

@@ -12,8 +12,8 @@ from scipy.integrate import solve_ivp
 
 from jaxbench.base import Recurrence, Splits
 from jaxbench.models import rnn_small
-from jaxbench.tracks import dynamics
-from jaxbench.tracks.dynamics import Pendulum
+from jaxbench.tracks import dynamics, pendulum
+from jaxbench.tracks.pendulum import Pendulum
 
 SIZES = {"train_size": 30, "validation_size": 20, "test_size": 10}
 SHORT = {"sequence_length": 12, "hold": 5, **SIZES}
@@ -39,9 +39,9 @@ def generate(seed=0, **options) -> Splits:
     return jax.tree.map(np.asarray, splits)
 
 
-def solve(pendulum, initial, controls):
+def solve(physics, initial, controls):
     """Integrate step by step with scipy, since the control jumps between steps."""
-    g, b, dt = pendulum
+    g, b, dt = physics
     states = [np.asarray(initial)]
     for control in controls:
 
@@ -62,8 +62,8 @@ def solve(pendulum, initial, controls):
 @pytest.mark.parametrize("initial", [(1.0, -0.5), (2.0, 0.5), (3.1, 0.0)])
 def test_simulate_agrees_with_scipy(initial):
     levels = np.random.default_rng(0).uniform(-1, 1, 17)
-    controls = dynamics.hold_levels(jnp.array(levels), 5, 83)
-    states = dynamics.simulate(Pendulum(), jnp.array(initial), controls)
+    controls = pendulum.hold_levels(jnp.array(levels), 5, 83)
+    states = pendulum.simulate(Pendulum(), jnp.array(initial), controls)
     reference = solve(Pendulum(), initial, np.repeat(levels, 5)[:83])
     assert states.shape == (84, 2)
     assert np.abs(states - reference).max() / np.abs(reference).max() < 1e-6
@@ -75,9 +75,9 @@ def test_the_integrator_is_of_fourth_order():
     exact = solve(Pendulum(9.81, 0.1, 1.0), initial, levels)[-1]
 
     def error(steps):
-        pendulum = Pendulum(9.81, 0.1, 1.0 / steps)
-        controls = dynamics.hold_levels(jnp.array(levels), steps, 3 * steps)
-        return np.abs(dynamics.simulate(pendulum, jnp.array(initial), controls)[-1] - exact).max()
+        physics = Pendulum(9.81, 0.1, 1.0 / steps)
+        controls = pendulum.hold_levels(jnp.array(levels), steps, 3 * steps)
+        return np.abs(pendulum.simulate(physics, jnp.array(initial), controls)[-1] - exact).max()
 
     errors = np.array([error(steps) for steps in (20, 40, 80, 160)])
     orders = np.log2(errors[:-1] / errors[1:])
@@ -86,10 +86,10 @@ def test_the_integrator_is_of_fourth_order():
 
 @pytest.mark.usefixtures("float64")
 def test_energy_is_conserved_without_damping_and_control():
-    pendulum = Pendulum(damping=0.0)
+    physics = Pendulum(damping=0.0)
     initial = jnp.array([[1.0, 0.5], [2.5, -0.5], [0.0, 3.0]])
-    states = dynamics.simulate(pendulum, initial, jnp.zeros((3, 400)))
-    energy = states[..., 1] ** 2 / 2 - pendulum.gravity_over_length * jnp.cos(states[..., 0])
+    states = pendulum.simulate(physics, initial, jnp.zeros((3, 400)))
+    energy = states[..., 1] ** 2 / 2 - physics.gravity_over_length * jnp.cos(states[..., 0])
     np.testing.assert_allclose(energy, np.broadcast_to(energy[:, :1], energy.shape), atol=2e-6)
     assert states[2, -1, 0] > 2 * np.pi, "angles are not wrapped"
 
@@ -97,17 +97,17 @@ def test_energy_is_conserved_without_damping_and_control():
 @pytest.mark.usefixtures("float64")
 def test_the_derivative_of_the_energy_is_power_minus_friction():
     state, control = jnp.array([[0.3, -1.2], [2.0, 0.7]]), jnp.array([0.5, -0.4])
-    pendulum = Pendulum(2.0, 0.3)
-    velocity, acceleration = dynamics.derivative(pendulum, state, control).T
+    physics = Pendulum(2.0, 0.3)
+    velocity, acceleration = pendulum.derivative(physics, state, control).T
     power = 2.0 * jnp.sin(state[:, 0]) * velocity + state[:, 1] * acceleration
     np.testing.assert_allclose(power, control * state[:, 1] - 0.3 * state[:, 1] ** 2, rtol=1e-12)
 
 
 @pytest.mark.usefixtures("float64")
 def test_small_angles_follow_the_damped_oscillator():
-    g, b, dt = pendulum = Pendulum(2.0, 0.3, 0.01)
+    g, b, dt = physics = Pendulum(2.0, 0.3, 0.01)
     angle, velocity, control = 1e-5, -2e-5, 3e-5
-    states = dynamics.simulate(pendulum, jnp.array([angle, velocity]), jnp.full(300, control))
+    states = pendulum.simulate(physics, jnp.array([angle, velocity]), jnp.full(300, control))
     time, rest = dt * np.arange(301), control / g
     frequency = np.sqrt(g - b**2 / 4)
     sine = (velocity + b / 2 * (angle - rest)) / frequency
@@ -119,16 +119,16 @@ def test_small_angles_follow_the_damped_oscillator():
 
 @pytest.mark.usefixtures("float64")
 def test_without_gravity_the_speed_relaxes_to_control_over_damping():
-    states = dynamics.simulate(Pendulum(0.0, 0.5, 0.05), jnp.array([1.0, 2.0]), jnp.full(80, 0.3))
+    states = pendulum.simulate(Pendulum(0.0, 0.5, 0.05), jnp.array([1.0, 2.0]), jnp.full(80, 0.3))
     time = 0.05 * np.arange(81)
     np.testing.assert_allclose(states[:, 1], 0.6 + 1.4 * np.exp(-0.5 * time), rtol=1e-8)
 
 
 def test_levels_are_held_and_the_last_one_may_be_cut():
     levels = jnp.array([1.0, 2.0, 3.0])
-    assert dynamics.hold_levels(levels, 5, 12).tolist() == [1.0] * 5 + [2.0] * 5 + [3.0] * 2
-    assert dynamics.hold_levels(levels[:1], 5, 3).tolist() == [1.0] * 3
-    assert dynamics.hold_levels(levels, 1, 3).tolist() == [1.0, 2.0, 3.0]
+    assert pendulum.hold_levels(levels, 5, 12).tolist() == [1.0] * 5 + [2.0] * 5 + [3.0] * 2
+    assert pendulum.hold_levels(levels[:1], 5, 3).tolist() == [1.0] * 3
+    assert pendulum.hold_levels(levels, 1, 3).tolist() == [1.0, 2.0, 3.0]
 
 
 # The data
@@ -314,7 +314,7 @@ def test_the_linear_reference_is_below_persistence_and_constant(mode):
 def test_free_running_with_the_true_physics_reproduces_the_trajectory():
     true = Recurrence(
         initial_hidden=lambda params, batch: jnp.zeros((*batch, 2)),
-        step=lambda params, hidden, at: dynamics.rk4_step(params, at[..., :2], at[..., 2]),
+        step=lambda params, hidden, at: pendulum.rk4_step(params, at[..., :2], at[..., 2]),
         readout=lambda params, hidden: hidden,
     )
     test = generate(mode="onestep", **OTHER_OPTIONS).test

@@ -14,6 +14,8 @@ from jaxbench.training.program import RunInput
 from jaxbench.training.runs import Recipe
 
 RUNS = 3
+SLOW = ("cluster_updates", "cluster_updates_gru", "cluster_updates_sweep")
+"""Studies of many arms whose intervention another study lowers too."""
 
 
 def recipes(study: str) -> list[Recipe]:
@@ -50,7 +52,13 @@ def lower(recipe: Recipe, platforms: tuple[str, ...]) -> dict[str, Any]:
     return exported
 
 
-@pytest.mark.parametrize("study", sorted(config.available()))
+@pytest.mark.parametrize(
+    "study",
+    [
+        pytest.param(study, marks=[pytest.mark.slow] * (study in SLOW))
+        for study in sorted(config.available())
+    ],
+)
 def test_programs_lower_for_tpu_and_cuda(study: str) -> None:
     """Nothing in training or measuring needs a CPU (eigenvalues of nonsymmetric matrices would)."""
     for recipe in recipes(study):
