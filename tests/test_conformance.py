@@ -3,7 +3,14 @@
 import jax
 import numpy as np
 import pytest
-from factories import cpu_layout, mlp_recipe, recurrent_recipe, scores, small_recipe
+from factories import (
+    cpu_layout,
+    leapfrog_recipe,
+    mlp_recipe,
+    recurrent_recipe,
+    scores,
+    small_recipe,
+)
 
 from jaxbench import registry
 from jaxbench.base import Intervention
@@ -11,7 +18,10 @@ from jaxbench.training.engine import Engine
 from jaxbench.training.runs import Recipe, Run
 
 NAMES = sorted(registry.available("interventions"))
-SMALL = {"sensitivity_pruning": {"keep": 3, "dense_epochs": 1, "finetune_epochs": 1}}
+SMALL = {
+    "reversal_checkpointing": {"first_interval": 2, "longest_interval": 8},
+    "sensitivity_pruning": {"keep": 3, "dense_epochs": 1, "finetune_epochs": 1},
+}
 """Options for small networks, where the defaults are for large ones."""
 
 
@@ -19,7 +29,7 @@ def recipe_of(name: str) -> Recipe:
     """The first of a few small recipes that offers what the intervention requires."""
     component = registry.load("interventions", name)
     intervention: Intervention = component.make(SMALL.get(name, {}))
-    for make in (small_recipe, recurrent_recipe, mlp_recipe):
+    for make in (small_recipe, recurrent_recipe, mlp_recipe, leapfrog_recipe):
         recipe = make(intervention)
         if intervention.requires <= recipe.model.features | recipe.track.features:
             return recipe

@@ -99,7 +99,7 @@ def enrich(params: PyTree, direction: Float[Array, " units"]) -> PyTree:
 
 
 def build(*, patience: Annotated[int, Ge(1)] = 1) -> Intervention:
-    """Add a column to a leapfrog cell's force where the loss stalls and its gradient points outside.
+    """Add a column to a leapfrog cell's force where the loss stalls and its gradient asks for one.
 
     Loss and gradient are those of the first training samples, after each epoch.
 

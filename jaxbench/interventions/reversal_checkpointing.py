@@ -53,7 +53,7 @@ from jaxbench.interventions.state_inverses import (
 if TYPE_CHECKING:
     from jaxtyping import Array, Float
 
-    from jaxbench.base import Batch, Key, PyTree, Scalar
+    from jaxbench.base import Batch, PyTree, Scalar
 
 __all__ = [
     "build",
@@ -142,7 +142,9 @@ def build(
             length = inputs.shape[1]
             check_interval(longest_interval, length)
             start = recurrence.initial_hidden(params, inputs.shape[:1])
-            interval = jnp.ones_like(state["interval"]) if mode == "recompute" else state["interval"]
+            interval = (
+                jnp.ones_like(state["interval"]) if mode == "recompute" else state["interval"]
+            )
             flags = checkpoint_flags(length, interval)
             _, hidden = scan(params, start, inputs.swapaxes(0, 1), flags)
             hidden = hidden.swapaxes(0, 1)

@@ -89,7 +89,7 @@ def states(
     return jax.lax.scan(advance, hidden, inputs)[1]
 
 
-def mean_defect(values: Float[Array, "time *batch"]) -> Scalar:
+def mean_defect(values: Float[Array, " time *batch"]) -> Scalar:
     """The mean over samples and over all states but the first."""
     return jnp.mean(values[1:])
 
@@ -182,7 +182,7 @@ def relative_error(
     return _norm(made - true) / (_norm(true) + SMALL)
 
 
-def _without_first(values: Float[Array, "time *batch"]) -> Float[Array, "time *batch"]:
+def _without_first(values: Float[Array, " time *batch"]) -> Float[Array, " time *batch"]:
     return values.at[0].set(0)
 
 

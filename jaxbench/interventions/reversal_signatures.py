@@ -204,8 +204,8 @@ SIGNATURES = (
     Signature(
         name="gradient_follows_defect",
         claim=(
-            "the gradient's angle to the dense one is bounded by the segment defect and follows it; "
-            "untrained networks obey this too, so at best `vacuous` where they are reversed"
+            "the gradient's angle to the dense one is bounded by the segment defect and follows "
+            "it; untrained networks obey this too, so at best `vacuous` where they are reversed"
         ),
         formula="1 - cos(g, g_dense) <= C delta_segment, C = 1, R^2 of the logarithms >= 0.8",
         tolerance=GRADIENT_TOLERANCE,

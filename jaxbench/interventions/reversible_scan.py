@@ -246,7 +246,7 @@ def _pull_back(
     last: Any,
     cotangents: tuple[Any, Any],
 ) -> tuple[Any, Any, Any]:
-    """Go back step by step from the last state; `restore(place, later, input)` gives the one before.
+    """Go back from the last state; `restore(place, later, input)` gives the state before a step.
 
     Returns the cotangents of the parameters, the first state and the inputs.
     """

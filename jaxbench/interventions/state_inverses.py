@@ -1,7 +1,7 @@
 """Inverses of a recurrent step that is not built to be reversed: the state before it, roughly.
 
-With the step `h' = F(h, x)`, each function here makes an `inverse(params, h', x) -> h`.  A cell that
-is reversible by construction brings its own (`Recurrence.inverse`).
+With the step `h' = F(h, x)`, each function here makes an `inverse(params, h', x) -> h`.  A cell
+that is reversible by construction brings its own (`Recurrence.inverse`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def reflect(step: Step) -> Step:
 
 
 def fixed_point(gates: Gates, z_min: float = 0.1, iterations: int = 1) -> Step:
-    """Solve the gated step for the state it leaks, `h <- (h' - (1 - z(h)) n(h)) / max(z(h), z_min)`.
+    """Solve the gated step for its state, `h <- (h' - (1 - z(h)) n(h)) / max(z(h), z_min)`.
 
     It starts at `h'`.  On trained cells with nearly closed gates more iterations diverge.
 
@@ -69,8 +69,9 @@ def fixed_point(gates: Gates, z_min: float = 0.1, iterations: int = 1) -> Step:
 def newton(step: Step, iterations: int = NEWTON_ITERATIONS) -> Step:
     """Solve `F(h, x) = h'` by damped Newton steps from `h'`: `h <- h - a J(h)^-1 (F(h, x) - h')`.
 
-    Of the step sizes `a` in 1, 1/2, 1/4, 1/8 and 0 the one with the least residual is taken, so that
-    no step makes it worse.  The hidden axis is the last one, and each sample is solved by itself.
+    Of the step sizes `a` in 1, 1/2, 1/4, 1/8 and 0 the one with the least residual is taken, so
+    that no step makes it worse.  The hidden axis is the last one, and each sample is solved by
+    itself.
 
     Raises:
         JaxbenchError: a number of iterations below 1.
@@ -151,8 +152,8 @@ def inverse_of(
     if kind == "fixedpoint":
         if recurrence.gates is None:
             raise JaxbenchError(
-                f"{model} has no update gates, which inverse = 'fixedpoint' needs; choose 'reflect' "
-                f"or 'newton'"
+                f"{model} has no update gates, which inverse = 'fixedpoint' needs; choose "
+                f"'reflect' or 'newton'"
             )
         return fixed_point(recurrence.gates, z_min, 1 if iterations is None else iterations)
     raise JaxbenchError(f"inverse must be one of {', '.join(get_args(InverseKind))}; got {kind!r}")

@@ -31,8 +31,8 @@ HEAD = "Dense_0"
 class LowRankForce(nn.Module):
     """Holds U and V [units, max_rank], W [features, max_rank], K [units], active [max_rank].
 
-    V and W are drawn with variance 1 / inputs, U's active columns with variance 1 / rank, its others
-    are 0; K is 1.
+    V and W are drawn with variance 1 / inputs, U's active columns with variance 1 / rank; its
+    others are 0, and K is 1.
     """
 
     units: int
