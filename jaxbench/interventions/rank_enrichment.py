@@ -58,8 +58,8 @@ def span(columns: Float[Array, "units columns"]) -> Float[Array, "units columns"
     Gram-Schmidt, twice for each column; it calls no LAPACK (see `state_inverses.solve`).
     """
 
-    def add(basis: Array, at: Array) -> tuple[Array, None]:
-        column = columns[:, at]
+    def add(basis: Array, each: tuple[Array, Array]) -> tuple[Array, None]:
+        at, column = each
         size = jnp.linalg.norm(column)
         for _ in range(2):
             column = column - basis @ (basis.T @ column)
@@ -67,7 +67,7 @@ def span(columns: Float[Array, "units columns"]) -> Float[Array, "units columns"
         new = jnp.where(length > NEGLIGIBLE * size, column / jnp.where(length > 0, length, 1), 0)
         return basis.at[:, at].set(new), None
 
-    return jax.lax.scan(add, jnp.zeros_like(columns), jnp.arange(columns.shape[1]))[0]
+    return jax.lax.scan(add, jnp.zeros_like(columns), (jnp.arange(columns.shape[1]), columns.T))[0]
 
 
 def residual(

@@ -49,7 +49,8 @@ def checkpoints_rise(samples: Samples) -> Finding:
             f"and at least {LEAST_INTERVALS} intervals."
         )
         return Finding(None, values, None, reason)
-    high, low = values["checkpoints_above"], values["checkpoints_below"]
+    high = float(samples["checkpoints"][above].mean())
+    low = float(samples["checkpoints"][below].mean())
     reason = f"Mean checkpoints {high:.1f} where the defect exceeds the threshold, {low:.1f} else."
     return Finding(high > low, values, None, reason)
 

@@ -57,8 +57,8 @@ def test_the_operator_gradient_is_that_of_an_operator_added_to_the_force(float64
         return loss({**params, "force": {**params["force"], "K": whole}})
 
     slope = (at(1e-5) - at(-1e-5)) / 2e-5
-    assert jnp.sum(gradient * added) == pytest.approx(slope, rel=1e-7)
-    assert value == pytest.approx(at(0.0), rel=1e-12)
+    assert jnp.sum(gradient * added) == pytest.approx(float(slope), rel=1e-7)
+    assert value == pytest.approx(float(at(0.0)), rel=1e-12)
 
 
 def test_the_residual_is_orthogonal_to_the_active_columns(float64) -> None:
