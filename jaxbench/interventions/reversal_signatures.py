@@ -1,5 +1,8 @@
 """What the explanation of `reversal_checkpointing` predicts of trained networks; numpy only.
 
+All are about the runs of every idea of a study together, since one cell alone moves its interval to
+one place.
+
 - `checkpoints_rise`, the reference report's rule: runs whose defect exceeds the threshold have more
   checkpoints on average.  It needs at least three intervals among the runs: a controller that is
   at one end of its range everywhere shows nothing.  It decides nothing.
@@ -190,6 +193,7 @@ SIGNATURES = (
         formula="E[checkpoints | D > tau] > E[checkpoints | D <= tau]; the reference report's rule",
         tolerance={"least_intervals": LEAST_INTERVALS},
         evaluate=checkpoints_rise,
+        pool=("ideas",),
         reported_rule=True,
     ),
     Signature(
@@ -198,6 +202,7 @@ SIGNATURES = (
         formula="Spearman(D, ceil(T / k) + 1) >= 0.8",
         tolerance=FOLLOW_TOLERANCE,
         evaluate=checkpoints_follow_defect,
+        pool=("ideas",),
         null=same_defect,
         null_name="checkpoints have nothing to do with the defect",
         controls=("untrained",),
@@ -211,6 +216,7 @@ SIGNATURES = (
         formula="1 - cos(g, g_dense) <= C delta_segment, C = 1, R^2 of the logarithms >= 0.8",
         tolerance=GRADIENT_TOLERANCE,
         evaluate=gradient_follows_defect,
+        pool=("ideas",),
         null=same_segment_defect,
         null_name="all runs have the same segment defect",
         controls=("untrained",),
@@ -224,6 +230,7 @@ SIGNATURES = (
         formula="delta ~ u |J_t^-1 ... J_T^-1| within a factor of 10 (float32, u = 2^-24)",
         tolerance=ROUNDING_TOLERANCE,
         evaluate=rounding_follows_jacobians,
+        pool=("ideas",),
         null=no_enlargement,
         null_name="reversing enlarges no error",
         controls=("untrained",),
