@@ -138,12 +138,18 @@ class Recurrence:
             step with every leaf multiplied by its own gain, `gains` being a tree like `params` of
             arrays [...], one gain a sample; None where the model offers no faster way than to
             scale the leaves themselves.
+        inverse: `(params, hidden after, input) -> hidden before`, what undoes `step` but for
+            rounding; None where the cell has no such inverse.
+        gates: `(params, hidden, input) -> (update, candidate)` of a gated cell, whose step is
+            `(1 - update) candidate + update hidden`; None for other cells.
     """
 
     initial_hidden: Callable[[PyTree, tuple[int, ...]], Any]
     step: Callable[[PyTree, Any, Any], Any]
     readout: Callable[[PyTree, Any], Any]
     scaled_step: Callable[[PyTree, PyTree, Any, Any], Any] | None = None
+    inverse: Callable[[PyTree, Any, Any], Any] | None = None
+    gates: Callable[[PyTree, Any, Any], tuple[Any, Any]] | None = None
 
 
 @dataclasses.dataclass(frozen=True)

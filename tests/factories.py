@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from jaxbench.base import Batch, Intervention, Metric, Model, Splits, Track
 from jaxbench.interventions import none
-from jaxbench.models import mlp_tiny, ring_mp, rnn_small
+from jaxbench.models import leapfrog_small, mlp_tiny, ring_mp, rnn_small
 from jaxbench.tracks import dynamics, regression, ring, tabular
 from jaxbench.training.engine import Engine
 from jaxbench.training.layout import Layout
@@ -29,6 +30,13 @@ def recurrent_recipe(
         intervention or none.build(),
         Schedule(epochs, batch_size=8),
     )
+
+
+def leapfrog_recipe(intervention: Intervention | None = None, *, epochs: int = 2) -> Recipe:
+    """A leapfrog oscillator of low rank on a short pendulum."""
+    recipe = recurrent_recipe(intervention, epochs=epochs)
+    model = leapfrog_small.build(outputs=2, hidden=8, rank=2, max_rank=4)
+    return dataclasses.replace(recipe, model=model)
 
 
 def mlp_recipe(intervention: Intervention | None = None, *, epochs: int = 2) -> Recipe:

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from factories import (
     cpu_layout,
+    leapfrog_recipe,
     mlp_recipe,
     recurrent_recipe,
     ring_recipe,
@@ -18,7 +19,10 @@ from jaxbench.training.engine import Engine
 from jaxbench.training.runs import Recipe, Run
 
 NAMES = sorted(registry.available("interventions"))
-SMALL = {"sensitivity_pruning": {"keep": 3, "dense_epochs": 1, "finetune_epochs": 1}}
+SMALL = {
+    "reversal_checkpointing": {"first_interval": 2, "longest_interval": 8},
+    "sensitivity_pruning": {"keep": 3, "dense_epochs": 1, "finetune_epochs": 1},
+}
 """Options for small networks, where the defaults are for large ones."""
 
 
@@ -26,7 +30,8 @@ def recipe_of(name: str) -> Recipe:
     """The first of a few small recipes that offers what the intervention requires."""
     component = registry.load("interventions", name)
     intervention: Intervention = component.make(SMALL.get(name, {}))
-    for make in (small_recipe, recurrent_recipe, mlp_recipe, ring_recipe):
+    makes = small_recipe, recurrent_recipe, mlp_recipe, ring_recipe, leapfrog_recipe
+    for make in makes:
         recipe = make(intervention)
         if intervention.requires <= recipe.model.features | recipe.track.features:
             return recipe

@@ -115,10 +115,21 @@ def gru_step(
 
     Cho et al. 2014, in the form of `flax.linen.GRUCell`.
     """
+    update, candidate = gru_gates(fused, hidden, inputs)
+    return (1 - update) * candidate + update * hidden
+
+
+def gru_gates(
+    fused: tuple[Array, Array, Array, Array],
+    hidden: Float[Array, "*batch hidden"],
+    inputs: Float[Array, "*batch features"],
+) -> tuple[Float[Array, "*batch hidden"], Float[Array, "*batch hidden"]]:
+    """The update gate `z` and the candidate `n` of a step."""
     input_kernel, input_bias, hidden_kernel, hidden_bias = fused
     from_input = inputs @ input_kernel + along(input_bias, inputs)
     from_hidden = hidden @ hidden_kernel + along(hidden_bias, hidden)
-    return combine_gates(from_input, from_hidden, hidden)
+    _, update, candidate, _ = gates_of(from_input, from_hidden)
+    return update, candidate
 
 
 def combine_gates(
@@ -229,6 +240,9 @@ def build(*, outputs: int, hidden: Annotated[int, Ge(1)] = 32) -> Model:
     def scaled_step(params: PyTree, gains: PyTree, state: Array, inputs: Array) -> Array:
         return scaled_gru_step(params[CELL], gains[CELL], state, inputs)
 
+    def gates(params: PyTree, state: Array, inputs: Array) -> tuple[Array, Array]:
+        return gru_gates(fuse(params[CELL]), state, inputs)
+
     def apply(
         params: PyTree,
         inputs: Float[Array, "batch time features"],
@@ -258,7 +272,7 @@ def build(*, outputs: int, hidden: Annotated[int, Ge(1)] = 32) -> Model:
         init=init,
         apply=apply,
         flops=flops,
-        recurrence=Recurrence(initial_hidden, step, readout, scaled_step),
+        recurrence=Recurrence(initial_hidden, step, readout, scaled_step, gates=gates),
         unit_layers=(unit_layer(hidden),),
         parameter_groups={"gates": lambda params: gate_layer(hidden), "inputs": input_layer},
         resized=resized,
