@@ -93,7 +93,7 @@ def load(kind: Kind, name: str, base_folder: Path | None = None) -> Component:
         path = _find_file(singular, name, base_folder)
         module = _guarded(singular, name, functools.partial(_import_file, kind, path), path)
         return _component(kind, path.stem, module, "build")
-    if any(path.stem == name for path in _builtin_files(kind)):
+    if _is_builtin(kind, name):
         import_it = functools.partial(importlib.import_module, f"jaxbench.{kind}.{name}")
         return _component(kind, name, _guarded(singular, name, import_it), "build")
     for point in _entry_points(kind):
@@ -122,9 +122,26 @@ def _component(kind: Kind, name: str, module: types.ModuleType, attribute: str) 
 
 def _builtin_files(kind: Kind) -> list[Path]:
     """List the public modules of `jaxbench/<kind>` that define `build`."""
-    folder = Path(__file__).parent / kind
-    public = [path for path in folder.glob("*.py") if not path.name.startswith("_")]
-    return sorted(path for path in public if _defines_build(path))
+    files = [_builtin_folder(kind) / name for name in sorted(_names_in(kind))]
+    return [path for path in files if _is_builtin(kind, path.stem)]
+
+
+def _builtin_folder(kind: Kind) -> Path:
+    """The folder of the package for this kind."""
+    return Path(__file__).parent / kind
+
+
+@functools.cache
+def _is_builtin(kind: Kind, name: str) -> bool:
+    """Whether `jaxbench/<kind>/<name>.py` is a public module that defines `build`."""
+    path = _builtin_folder(kind) / f"{name}.py"
+    return not name.startswith("_") and path.name in _names_in(kind) and _defines_build(path)
+
+
+@functools.cache
+def _names_in(kind: Kind) -> frozenset[str]:
+    """The files of the package's folder for this kind, as they are spelled there."""
+    return frozenset(path.name for path in _builtin_folder(kind).glob("*.py"))
 
 
 def _entry_points(kind: Kind) -> Sequence[EntryPoint]:
