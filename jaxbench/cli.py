@@ -5,6 +5,7 @@ Nothing heavy is imported before a command runs, so that `jaxbench --help` answe
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import traceback
@@ -21,6 +22,8 @@ from jaxbench.commands.power import power
 
 INTERRUPTED = 130
 MAX_SEEDS = 64
+GC_THRESHOLD = 100_000
+"""New objects between two searches for cycles: tracing makes many that stay."""
 TRACEBACK = "JAXBENCH_TRACEBACK"
 PACKAGES = ("jaxbench", "jax", "flax", "optax", "numpy", "scipy")
 HELP = """Does my idea really help?  Paired, tuned, judged comparisons of machine-learning ideas.
@@ -189,6 +192,7 @@ def run(
         most = MAX_SEEDS if max_seeds is None else max_seeds
     with stdout_on_stderr():
         devices.configure()
+        gc.set_threshold(GC_THRESHOLD)
         loaded = config.load(study, changes, seeds=seeds, max_seeds=most, quick=quick)
         identity = storage.run_id(config.digest(loaded))
         storage.check_writable(storage.result_folder(out, loaded.name, identity))
