@@ -2,12 +2,14 @@
 
 Compiling is most of the tests' work, so programs are compiled quickly here, and run a little slower
 than users' do; where that matters, a test takes the fixture `compiled_as_for_users`.  What is
-compiled once is kept for the rest of the session, because many tests train the same.  (Each process
-of pytest-xdist keeps its own: jax's cache must not be read while another process writes it.)
+compiled once is kept for the rest of the session, because many tests train the same.  jax's cache
+must not be read while an entry is being written: each process of pytest-xdist keeps its own, and
+the engine compiles one program at a time here, since two may be equal.
 """
 
 import os
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 
 FUSION_EMITTERS = metadata.version("jaxlib").startswith("0.10.")
@@ -41,6 +43,7 @@ settings.load_profile("any machine")
 
 users_options = executables.CPU_OPTIONS
 executables.CPU_OPTIONS = {"xla_backend_optimization_level": 0}
+executables.COMPILER = ThreadPoolExecutor(1)
 
 
 @pytest.fixture

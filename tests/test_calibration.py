@@ -78,6 +78,7 @@ def test_the_second_arm_has_the_data_of_the_first_and_other_training() -> None:
 def test_the_command_prints_a_table_and_writes_what_it_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
     monkeypatch.setitem(calibration.SETTINGS, "tabular", SMALL)
     sizes = functools.partial(calibration.Sizes, **dataclasses.asdict(SIZES))
     monkeypatch.setattr(calibration, "Sizes", sizes)

@@ -142,7 +142,7 @@ def test_every_default_is_filled_in() -> None:
     assert read.grid_of("baseline") == {"learning_rate": (0.001, 0.01)}
     assert read.grid_of("idea") == {"learning_rate": (0.001, 0.01), "weight": (0.1, 1.0)}
     assert read.model_of("idea") == read.model
-    only = {"idea": "idea", "baseline": "baseline", "role": "primary"}
+    only = {"idea": "idea", "baseline": "baseline", "role": "primary", "endpoint": None}
     assert [each.model_dump() for each in read.comparisons] == [only]
     assert read.primary is read.comparisons[0]
 

@@ -10,9 +10,12 @@ import pytest
 
 from jaxbench import config, judging, study
 from jaxbench.base import JaxbenchError, Progress
+from jaxbench.explanation import endpoint_sources
+from jaxbench.plan import Plan, make_plan
 from jaxbench.reporting import strict_json, terminal
 from jaxbench.reporting.audit import audit_file
 from jaxbench.reporting.schema import check_report
+from jaxbench.training.runs import Measurement, TrainedRun
 
 IDEA = """
 import jax
@@ -117,34 +120,62 @@ def test_the_audit_finds_nothing_and_sees_an_endpoint_that_was_changed(
     assert wrong == [("bench_report", "comparisons", 2, "per_seed_diffs", 0)]
 
 
-def test_the_report_shows_it_in_words_and_on_the_screen(report: dict[str, Any]) -> None:
+def test_the_report_shows_it_in_words_and_on_the_screen(
+    report: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     told = report["metrics"]["endpoints"]
     assert len(told) == 3
     assert told[1].startswith("reach, strong against plain: ")
     stream = io.StringIO()
     terminal.render(report, terminal.console_for(stream))
     text = stream.getvalue()
-    assert "compared by" in text
+    for name in ("weak - plain by score", "strong - plain by reach", "strong - weak by reach"):
+        assert name in text
     assert "Measured" in text
     for arm in ("plain", "weak", "strong"):
         mean = np.mean(report["bench_report"]["arms"][arm]["measured"]["reach"])
         assert f"{mean:.4g}" in text
 
 
-def test_a_diverged_run_has_no_endpoint() -> None:
-    class Run:
-        diverged_at: int | None = None
+# Judging ------------------------------------------------------------------------------------------
 
-    class Lost(Run):
-        diverged_at = 3
 
-    class Taken:
-        def __init__(self) -> None:
-            self.measured = {"reach": np.float32(2.0)}
+def scored(plan: Plan, lost: int | None = None) -> dict[str, list[TrainedRun]]:
+    """Runs of every arm, `weak` better by 1 than the others; seed `lost` of `strong` diverged."""
 
-    found = study.endpoint_scores([Run(), Lost()], [Taken(), Taken()], "reach")
-    assert found[0] == 2.0
-    assert np.isnan(found[1])
+    def run(arm: str, seed: int) -> TrainedRun:
+        diverged_at = 3 if (arm, seed) == ("strong", lost) else None
+        score = float(seed) - (arm == "weak")
+        return TrainedRun(plan.arms[arm].run(0, {}, seed), score, score, diverged_at, {})
+
+    return {arm: [run(arm, seed) for seed in range(8)] for arm in plan.arms}
+
+
+def test_a_diverged_run_has_no_endpoint(folder: Path) -> None:
+    """Not even where something was measured of it."""
+    plan = make_plan(config.from_run(copy.deepcopy(STUDY), folder))
+    values = {"reach": np.float32(2.0), "score": np.float32(3.0)}
+    found = {each: [Measurement(values, {})] * 8 for each in endpoint_sources(plan)}
+    compared = study.compare_arms(plan, scored(plan, lost=4), found)
+    for place in (2, 3):
+        assert (compared[place].baseline.diverged, compared[place].idea.diverged) == (0, 1)
+        assert compared[place].per_seed_diffs == (*[0.0] * 4, None, *[0.0] * 3)
+    assert compared[1].per_seed_diffs == (0.0,) * 8
+
+
+def test_endpoints_count_in_the_correction_before_they_are_measured(folder: Path) -> None:
+    """As if they had a p-value of 1, so that seeds are added until the study itself decides."""
+    document = copy.deepcopy(STUDY)
+    document["protocol"] = {"seeds": 8, "max_seeds": 16}
+    plan = make_plan(config.from_run(document, folder))
+    primary, *others = study.compare_arms(plan, scored(plan), found=None)
+    assert primary.sequential is not None
+    p_value = primary.sequential.p_anytime
+    assert 0.0 < p_value < 0.05
+    assert (primary.p_corrected, primary.family_size) == (pytest.approx(3 * p_value), 3)
+    assert [each.decisive_p for each in others] == [1.0] * 3
+    assert [each.p_corrected for each in others[:2]] == [1.0] * 2
 
 
 # Configs ------------------------------------------------------------------------------------------

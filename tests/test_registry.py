@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import subprocess
 import sys
@@ -69,6 +70,22 @@ def test_a_lookup_imports_only_the_named_module() -> None:
         "assert 'jax' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_lookup_parses_only_the_named_file_and_that_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A sweep looks every arm's intervention up, twice with a quick table."""
+    parse, parsed = ast.parse, []
+
+    def counted(text: bytes) -> ast.Module:
+        parsed.append(text)
+        return parse(text)
+
+    monkeypatch.setattr(ast, "parse", counted)
+    for _ in range(3):
+        found = registry.load("interventions", "none")
+    assert parsed in ([], [found.source_path.read_bytes()])
 
 
 def test_a_path_is_relative_to_the_config_then_to_the_working_directory(

@@ -16,7 +16,7 @@ from jaxbench.interventions.quantisation import quantise
 from jaxbench.interventions.robustness import Robustness
 from jaxbench.interventions.weight_noise import GRU_GROUPS
 from jaxbench.models import rnn_small
-from jaxbench.tracks import dynamics
+from jaxbench.tracks import dynamics, pendulum
 from jaxbench.tracks.regression import mean_squared_error
 
 MODEL = rnn_small.build(outputs=2, hidden=4)
@@ -262,7 +262,7 @@ def test_longer_sequences_are_the_tracks_own() -> None:
     """Twelve steps start as five do: states follow from the first one and the controls."""
     test = jax.jit(TRACK.longer_test, static_argnums=1)(jax.random.key(0), 12)
     assert test.inputs.shape == (3, 12, 3)
-    states = dynamics.simulate(dynamics.Pendulum(), test.inputs[:, 0, :2], test.inputs[..., 2])
+    states = pendulum.simulate(pendulum.Pendulum(), test.inputs[:, 0, :2], test.inputs[..., 2])
     np.testing.assert_allclose(test.targets, states[:, 1:], atol=1e-6)
     other = TRACK.longer_test(jax.random.key(1), 12)
     assert not np.allclose(other.inputs, test.inputs)
