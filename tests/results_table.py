@@ -1,6 +1,6 @@
-"""The rows of the README's table of comparisons, made from the committed reports.
+"""The rows of the README's tables of comparisons, made from the committed reports.
 
-`PYTHONPATH=tests python -m results_table` prints them.
+`PYTHONPATH=tests python -m results_table` prints them, one table after another.
 """
 
 from __future__ import annotations
@@ -10,13 +10,30 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parent.parent / "results"
-STUDIES = (
+PRUNING = (
     "sensitivity_pruning",
     "sensitivity_pruning_60",
     "sensitivity_pruning_sweep",
     "axis_pruning",
     "axis_pruning_sweep",
 )
+DYNAMICS = (
+    "reversal_checkpointing",
+    "reversal_checkpointing_graded",
+    "cluster_updates",
+    "cluster_updates_sweep",
+    "cluster_updates_partitions",
+    "cluster_updates_ringsolve",
+    "cluster_updates_gru",
+    "cluster_updates_q",
+    "stability_penalty",
+    "stability_width",
+    "stability_robustness",
+    "stability_structured",
+    "stability_quantisation",
+    "stability_long",
+)
+TABLES = (PRUNING, DYNAMICS)
 
 
 def reports(*studies: str) -> list[dict[str, Any]]:
@@ -33,14 +50,15 @@ def rows(report: dict[str, Any]) -> list[str]:
     bench = report["bench_report"]
     written = []
     for each in bench["comparisons"]:
-        baseline, idea = (bench["arms"][each[f"{side}_arm"]] for side in ("baseline", "idea"))
+        endpoint = each.get("endpoint")
         interval = each["intervals"]["t"]
         own = bench if each["role"] == "primary" else each
         control = each["role"] == "control"
         cells = [
             f"`{bench['study']}`, {bench['n_seeds']}",
-            f"{each['idea_arm']} - {each['baseline_arm']} ({each['role']})",
-            f"{idea['full_mean']:.4g} - {baseline['full_mean']:.4g}",
+            f"{each['idea_arm']} - {each['baseline_arm']} ({each['role']})"
+            + (f", {endpoint}" if endpoint else ""),
+            f"{each['idea']['mean']:.4g} - {each['baseline']['mean']:.4g}",
             f"{each['delta_mean']:+.3g} ({interval['low']:+.3g} to {interval['high']:+.3g})",
             f"{each['p_value']:.3g}",
             "-" if control else f"{each['p_corrected']:.3g}",
@@ -51,6 +69,11 @@ def rows(report: dict[str, Any]) -> list[str]:
     return written
 
 
+def every_row() -> list[str]:
+    """The rows of all tables."""
+    return [row for studies in TABLES for report in reports(*studies) for row in rows(report)]
+
+
 if __name__ == "__main__":
-    for report in reports(*STUDIES):
-        print("\n".join(rows(report)))
+    for studies in TABLES:
+        print("\n".join(row for report in reports(*studies) for row in rows(report)), "\n")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from results_table import STUDIES, reports, rows
+from results_table import DYNAMICS, PRUNING, every_row, reports, rows
 
 from jaxbench import cli, config, study
 from jaxbench.base import Progress
@@ -74,12 +74,20 @@ def test_the_commands_exist(line: str) -> None:
         assert set(options) <= names
 
 
-def test_the_table_of_pruning_has_the_committed_reports_numbers_and_no_others() -> None:
+@pytest.mark.parametrize("studies", [PRUNING, DYNAMICS], ids=["pruning", "dynamics"])
+def test_a_table_has_the_committed_reports_numbers_and_no_others(studies: tuple[str, ...]) -> None:
     """`python -m results_table` prints the rows; a report that is committed has to be shown."""
-    expected = [row for report in reports(*STUDIES) for row in rows(report)]
+    expected = [row for report in reports(*studies) for row in rows(report)]
     assert expected
-    shown = [line for line in README.read_text().splitlines() if re.match(r"\| `\w+_pruning", line)]
-    assert shown == expected
+    ours = re.compile(rf"\| `({'|'.join(studies)})`, \d+ \|")
+    assert [line for line in README.read_text().splitlines() if ours.match(line)] == expected
+
+
+def test_every_committed_report_is_shown_in_a_table() -> None:
+    """A report of a study that no table names would be left out in silence."""
+    shown = {row.split("`")[1] for row in every_row()}
+    committed = (README.parent / "results").glob("*/*/report.json")
+    assert {path.parts[-3] for path in committed} == shown
 
 
 @pytest.mark.parametrize(
