@@ -339,6 +339,8 @@ class Engine:
         Training comes first, then what measures; `runs` has one run of each recipe.
         """
         blocks = [self._block(layout, [run]) for run in runs]
+        if any(("train", run.recipe.full_key, layout) not in self._ahead for run in runs):
+            self.progress.stage("compiling")
         for need in ("train", "measure"):
             for block in blocks:
                 wanted = (need, block.recipe.full_key, layout)
@@ -354,7 +356,6 @@ class Engine:
                     self._request(block, "measure", *self._request(block, "start").outputs)
 
     def _compile_training(self, block: Block) -> None:
-        self.progress.stage("compiling")
         fixed, carry = self._request(block, "start").outputs
         number = block.layout.replicate(np.int32(0))
         self._request(block, "epoch", fixed, carry, shared=(number,))
