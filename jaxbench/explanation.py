@@ -138,9 +138,9 @@ def sides_at_start(signature: Signature) -> tuple[str, ...]:
 
 def alike(plan: Plan, idea: str) -> list[str]:
     """List every idea's arm of the study with the same intervention, in order."""
-    name = plan.arms[idea].recipe.intervention.name
     ideas = dict.fromkeys(named.idea for named in plan.explained)
-    return [arm for arm in ideas if plan.arms[arm].recipe.intervention.name == name]
+    own = plan.arms[idea].recipe.code
+    return [arm for arm in ideas if plan.arms[arm].recipe.code == own]
 
 
 def to_be_measured(plan: Plan) -> set[str]:

@@ -9,7 +9,7 @@ from typing import Any
 from jaxbench import judging, registry
 from jaxbench.base import Metric, Signature, Track
 from jaxbench.config import Comparison, Config, check_features
-from jaxbench.training.runs import Recipe, Run, Schedule
+from jaxbench.training.runs import Recipe, Run, Schedule, Source
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,18 +118,23 @@ def make_plan(config: Config) -> Plan:
             `parity = "strict"`.
     """
     folder = config.base_folder
-    track = registry.load("tracks", config.track.name, folder).make(config.track.options)
+    from_track = registry.load("tracks", config.track.name, folder)
+    track = from_track.make(config.track.options)
     schedule = Schedule(**config.training.model_dump())
     arms: dict[str, PlannedArm] = {}
     for name, arm in config.arms.items():
         choice = config.model_of(name)
-        model = registry.load("models", choice.name, folder).make(
-            choice.options, outputs=track.output_size
-        )
+        from_model = registry.load("models", choice.name, folder)
+        model = from_model.make(choice.options, outputs=track.output_size)
         component = registry.load("interventions", arm.intervention, folder)
         intervention = component.make(arm.options)
         check_features(name, intervention, model, track)
-        recipe = Recipe(track, model, intervention, schedule)
+        sources = {
+            "track": source_of(from_track, config.track.options),
+            "model": source_of(from_model, choice.options),
+            "intervention": source_of(component, arm.options),
+        }
+        recipe = Recipe(track, model, intervention, schedule, sources)
         arms[name] = PlannedArm(name, recipe, arm.fixed)
     grids = {name: config.grid_of(name) for name in config.arms}
     signatures = {
@@ -148,6 +153,12 @@ def make_plan(config: Config) -> Plan:
             for arm, rules in signatures.items()
         },
     )
+
+
+def source_of(component: registry.Component, options: Mapping[str, Any]) -> Source:
+    """Say what a component was built from; options that were not given are left out."""
+    given = {name: value for name, value in options.items() if value is not None}
+    return Source(component.source_digest(), given)
 
 
 def key_of(configuration: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -26,7 +26,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, Literal
 
-from jaxbench.base import JaxbenchError
+from jaxbench.base import Intervention, JaxbenchError, Model, Track
 
 if typing.TYPE_CHECKING:
     import pydantic
@@ -51,10 +51,21 @@ class Component:
         return hashlib.sha256(self.source_path.read_bytes()).hexdigest()
 
     def make(self, options: Mapping[str, Any], **given: Any) -> Any:
-        """Build it from validated options; `given` holds what the study adds, such as `outputs`."""
+        """Build it from validated options; `given` holds what the study adds, such as `outputs`.
+
+        Raises:
+            JaxbenchError: what was built is of another kind, such as an intervention as a track.
+        """
         model = options_model(self.build, exclude=tuple(given))
         typed = model.model_validate_json(json.dumps(dict(options)))
-        return self.build(**{name: getattr(typed, name) for name in model.model_fields}, **given)
+        built = self.build(**{name: getattr(typed, name) for name in model.model_fields}, **given)
+        expected = {"tracks": Track, "models": Model, "interventions": Intervention}[self.kind]
+        if not isinstance(built, expected):
+            raise JaxbenchError(
+                f"{self.name!r} builds no {expected.__name__}, but a {type(built).__name__}; name "
+                f"a file whose `build` returns a jaxbench.base.{expected.__name__}"
+            )
+        return built
 
 
 # --------------------------------------------------------------------------------------------------

@@ -230,3 +230,14 @@ def test_a_signature_without_names_or_types_is_refused() -> None:
         registry.options_model(untyped)
     with pytest.raises(JaxbenchError, match=r"\*\*options: .*int.* is no named option"):
         registry.options_model(anything)
+
+
+def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "idea.py"
+    path.write_text(
+        "from jaxbench.base import Intervention\n"
+        "def build():\n"
+        "    return Intervention(name='idea', summary='')\n"
+    )
+    with pytest.raises(JaxbenchError, match="builds no Track, but a Intervention"):
+        registry.load("tracks", str(path)).make({})

@@ -292,6 +292,44 @@ def test_an_idea_whose_needs_are_not_met_is_refused(tmp_path: Path) -> None:
         run(arms=arms)
 
 
+DECAY = """
+import jax
+import jax.numpy as jnp
+from jaxbench.base import Intervention
+
+
+def build(*, power: float = 1.0) -> Intervention:
+    def loss_term(ctx, params, state, batch, outputs, intermediates, step, key):
+        return STRENGTH * power * sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(params))
+
+    return Intervention(name="decay", summary="", loss_term=loss_term)
+"""
+
+
+def test_ideas_of_one_name_or_with_undeclared_options_train_by_their_own_programs(
+    tmp_path: Path,
+) -> None:
+    """`name` and `static` are what a file says of itself; its text and its options decide too."""
+    files = {name: tmp_path / f"{name}.py" for name in ("weak", "strong")}
+    files["weak"].write_text(DECAY.replace("STRENGTH", "1e-3"))
+    files["strong"].write_text(DECAY.replace("STRENGTH", "1.0"))
+    arms: dict[str, Any] = {
+        "baseline": {"intervention": "none"},
+        "weak": {"intervention": str(files["weak"])},
+        "strong": {"intervention": str(files["strong"])},
+        "again": {"intervention": str(files["weak"]), "options": {"power": 1000.0}},
+    }
+    comparisons = [
+        {"idea": idea, "baseline": "baseline", "role": role}
+        for idea, role in (("weak", "primary"), ("strong", "secondary"), ("again", "secondary"))
+    ]
+    report = run(arms=arms, comparisons=comparisons, grid={"learning_rate": [0.03]})
+    scores = {name: arm["full"]["per_seed"] for name, arm in report["bench_report"]["arms"].items()}
+    assert scores["weak"] != scores["strong"]
+    assert scores["weak"] != scores["again"]
+    np.testing.assert_allclose(scores["again"], scores["strong"], rtol=1e-4)
+
+
 def test_references_are_scored_on_every_evaluation_seed(penalised: dict[str, Any]) -> None:
     references = penalised["bench_report"]["references"]
     assert set(references) == {"constant", "persistence", "linear"}

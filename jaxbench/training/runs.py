@@ -6,7 +6,7 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -26,14 +26,26 @@ class Schedule:
     clip_norm: float | None = None
 
 
+class Source(NamedTuple):
+    """The digest of a component's source file, and every option that it was built with."""
+
+    digest: str
+    options: Mapping[str, Any]
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Recipe:
-    """Everything that is compiled into an arm's programs."""
+    """Everything that is compiled into an arm's programs.
+
+    `sources` names the code of `track`, `model` and `intervention`, so that two files that call
+    their idea by one name, or leave an option out of its static values, never share a program.
+    """
 
     track: Track
     model: Model
     intervention: Intervention
     schedule: Schedule
+    sources: Mapping[str, Source] = dataclasses.field(default_factory=dict)
 
     @property
     def phases(self) -> tuple[Phase, ...]:
@@ -56,26 +68,32 @@ class Recipe:
     @cached_property
     def full_key(self) -> str:
         """What makes two arms' programs the same throughout."""
-        static = dict(self.intervention.static)
-        return self._key(static) + json.dumps([phase.epochs for phase in self.phases])
+        return self._key(()) + json.dumps([phase.epochs for phase in self.phases])
 
     @cached_property
     def training_key(self) -> str:
         """What makes two arms train by the same programs: the program key."""
-        static = {
-            name: value
-            for name, value in self.intervention.static.items()
-            if name not in self.intervention.surgery_static
-        }
-        return self._key(static)
+        return self._key(self.intervention.surgery_static)
 
-    def _key(self, static: dict[str, Any]) -> str:
-        parts = {
+    @property
+    def code(self) -> tuple[str, str | None]:
+        """Which intervention it is, whatever its options: its name and its source's digest."""
+        source = self.sources.get("intervention")
+        return self.intervention.name, source.digest if source else None
+
+    def _key(self, without: tuple[str, ...]) -> str:
+        def kept(values: Mapping[str, Any]) -> dict[str, Any]:
+            return {name: each for name, each in values.items() if name not in without}
+
+        parts: dict[str, Any] = {
             "track": [self.track.name, dict(self.track.options)],
             "model": [self.model.name, dict(self.model.options)],
-            "intervention": [self.intervention.name, static],
+            "intervention": [self.intervention.name, kept(self.intervention.static)],
             "schedule": dataclasses.asdict(self.schedule),
         }
+        for kind, source in self.sources.items():
+            options = source.options if kind != "intervention" else kept(source.options)
+            parts[kind] += [source.digest, options]
         return json.dumps(parts, sort_keys=True, default=repr)
 
 
