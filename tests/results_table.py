@@ -34,6 +34,36 @@ DYNAMICS = (
     "stability_long",
 )
 TABLES = (PRUNING, DYNAMICS)
+REFERENCE: dict[str, dict[str, str]] = {
+    "reversal_checkpointing": {
+        "baseline": "0.0214 / 0.0038 / 0.0034 (test)",
+        "idea": "not in our notes",
+        "difference": "-0.00101 (-0.00265 to +0.00063)",
+        "p": "0.170 (Monte Carlo)",
+        "detectable": "0.00226",
+        "outcome": "no significant win",
+        "checkpoints_rise": "cannot fail: all models end at 81 checkpoints",
+    },
+    "cluster_updates": {
+        "baseline": "0.0238 / 0.0101 / 0.0037 (test)",
+        "idea": "0.279 / 0.0125 / 0.0061 (test)",
+        "difference": "+0.00229 (+0.00089 to +0.0037)",
+        "p": "0.0081 (Monte Carlo)",
+        "detectable": "0.00194",
+        "outcome": "idea worse",
+        "eta_squared_reported": "holds: from 0.541 to 0.588, a factor of 1.087",
+    },
+    "stability_penalty": {
+        "baseline": "0.118 / 0.0078 / 0.0026 (test)",
+        "difference": "+0.00016 (-0.00084 to +0.00115)",
+        "p": "0.699 (Monte Carlo)",
+        "detectable": "0.00138",
+        "outcome": "no significant win",
+        "state_growth": "holds: relative error 0.024",
+    },
+}
+"""Figures of the reference reports R2, R3 and R4; those that we worked out are their intervals (t)
+and what they could detect."""
 
 
 def reports(*studies: str) -> list[dict[str, Any]]:
@@ -69,11 +99,62 @@ def rows(report: dict[str, Any]) -> list[str]:
     return written
 
 
+def beside_reference(study: str) -> list[str]:
+    """One row a quantity of the primary comparison: the reference report's, then each report's."""
+    found = [report["bench_report"] for report in reports(study)]
+    if not found:
+        return []
+    columns = [quantities(bench) for bench in found]
+    seeds = [f"jaxbench, {bench['n_seeds']} seeds" for bench in found]
+    written = [f"| `{study}` | reference report, 8 seeds | {' | '.join(seeds)} |"]
+    written.append("|---" * (2 + len(found)) + "|")
+    for key, (name, _) in columns[0].items():
+        absent = "not tested" if key in signature_names(found[0]) else "not reported"
+        cells = [name, REFERENCE[study].get(key, absent), *(column[key][1] for column in columns)]
+        written.append(f"| {' | '.join(cells)} |")
+    return written
+
+
+def signature_names(bench: dict[str, Any]) -> list[str]:
+    """The names of a report's signatures."""
+    return [each["name"] for each in bench["mechanism_signature"]["signatures"]]
+
+
+def quantities(bench: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    """What stands beside the reference report's figures: {key: (name, value)}."""
+    compared = bench["comparison"]
+    interval = compared["intervals"]["t"]
+    found = {}
+    for side in ("baseline", "idea"):
+        trials = bench[side]["sweep"]
+        rates = " / ".join(f"{trial['cfg']['learning_rate']:g}" for trial in trials)
+        means = " / ".join(f"{trial['mean']:.3g}" for trial in trials)
+        found[side] = (f"{side}'s tuning scores at lr {rates}", f"{means} (validation)")
+    difference = (
+        f"{compared['delta_mean']:+.3g} ({interval['low']:+.3g} to {interval['high']:+.3g})"
+    )
+    found["difference"] = ("idea minus baseline (95 %)", difference)
+    found["p"] = ("p", f"{compared['p_value']:.3g}")
+    found["detectable"] = ("detectable at 80 % power", f"{compared['mde_80']:.3g}")
+    found["outcome"] = ("outcome", compared["outcome"])
+    for each in bench["mechanism_signature"]["signatures"]:
+        word = each["state"] or ("holds" if each["confirmed_legacy"] else "fails")
+        reason = each["subject"]["reason"].replace("|", "\\|").rstrip(".")
+        kind = "reported rule" if each["state"] is None else "mechanism"
+        found[each["name"]] = (f"{kind}: `{each['name']}`", f"{word}: {reason}")
+    linear = bench["references"]["linear"]["mean"]
+    found["linear"] = ("linear least squares on the same data", f"{linear:.3g}")
+    return found
+
+
 def every_row() -> list[str]:
     """The rows of all tables."""
-    return [row for studies in TABLES for report in reports(*studies) for row in rows(report)]
+    compared = [row for studies in TABLES for report in reports(*studies) for row in rows(report)]
+    return compared + [row for study in REFERENCE for row in beside_reference(study)]
 
 
 if __name__ == "__main__":
+    for study in REFERENCE:
+        print("\n".join(beside_reference(study)), "\n")
     for studies in TABLES:
         print("\n".join(row for report in reports(*studies) for row in rows(report)), "\n")

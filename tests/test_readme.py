@@ -7,7 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from results_table import DYNAMICS, PRUNING, every_row, reports, rows
+from results_table import (
+    DYNAMICS,
+    PRUNING,
+    REFERENCE,
+    beside_reference,
+    every_row,
+    reports,
+    rows,
+)
 
 from jaxbench import cli, config, study
 from jaxbench.base import Progress
@@ -83,9 +91,20 @@ def test_a_table_has_the_committed_reports_numbers_and_no_others(studies: tuple[
     assert [line for line in README.read_text().splitlines() if ours.match(line)] == expected
 
 
+@pytest.mark.parametrize("study", REFERENCE)
+def test_the_figures_beside_a_reference_report_are_the_committed_reports(study: str) -> None:
+    """The table of a study stands in one piece, and there is none without its reports."""
+    expected = "\n".join(beside_reference(study))
+    text = README.read_text()
+    if expected:
+        assert f"\n{expected}\n\n" in text
+    else:
+        assert f"| `{study}` | reference report" not in text
+
+
 def test_every_committed_report_is_shown_in_a_table() -> None:
     """A report of a study that no table names would be left out in silence."""
-    shown = {row.split("`")[1] for row in every_row()}
+    shown = {row.split("`")[1] for row in every_row() if row.startswith("| `")}
     committed = (README.parent / "results").glob("*/*/report.json")
     assert {path.parts[-3] for path in committed} == shown
 
