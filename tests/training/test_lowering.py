@@ -16,8 +16,10 @@ from jaxbench.training.runs import Recipe
 PLATFORMS = ("tpu", "cuda")
 RUNS = 3
 SLOW = (
-    "axis_pruning_sweep", "cluster_updates", "cluster_updates_gru", "cluster_updates_sweep",
+    "axis_pruning_sweep", "cluster_updates", "cluster_updates_gru",
+    "cluster_updates_partitions", "cluster_updates_ringsolve", "cluster_updates_sweep",
     "reversal_checkpointing_graded", "sensitivity_pruning_60", "sensitivity_pruning_sweep",
+    "stability_width",
 )  # fmt: skip
 """Studies of many arms or other sizes whose intervention another study lowers too."""
 
