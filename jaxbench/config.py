@@ -28,6 +28,7 @@ from pydantic import (
 
 from jaxbench import toml_text
 from jaxbench.base import Intervention, JaxbenchError, Model, Track
+from jaxbench.ledger import LEDGER
 
 FIRST_TUNING_SEED = 100
 
@@ -193,6 +194,14 @@ class Config(Part):
     arms: dict[Name, Arm] = Field(min_length=2, description="the arms by name")
     comparisons: tuple[Comparison, ...] = Field(min_length=1)
     _origin: Origin = PrivateAttr(default_factory=Origin)
+
+    @field_validator("name")
+    @classmethod
+    def leaves_the_ledger_alone(cls, value: str) -> str:
+        """Refuse a name whose folder would stand where the ledger of looks does."""
+        if value.lower() == LEDGER:
+            raise ValueError(f"{value!r} is the ledger of looks in the results folder; rename it")
+        return value
 
     @property
     def base_folder(self) -> Path:

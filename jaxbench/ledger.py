@@ -7,6 +7,7 @@ Controls are not: a comparison with one can only weaken a claim, so that no luck
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import datetime
 import fcntl
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from jaxbench.config import Config
 
 LEDGER = "ledger.jsonl"
+
+Identity = tuple[str, str, str, str, str, str]
 
 
 class LedgerError(JaxbenchError):
@@ -43,6 +46,9 @@ class Look:
         idea: the arm that was compared with it.
         n: number of pairs.
         p: its p-value before correction; the anytime-valid one where seeds were added on demand.
+        endpoint: what was compared; empty for the score.
+        baseline_arm: the baseline's name where others of the study have its digest, or empty: such
+            arms differ in their grids only.
     """
 
     study: str
@@ -53,11 +59,14 @@ class Look:
     idea: str
     n: int
     p: float
+    endpoint: str = ""
+    baseline_arm: str = ""
 
     @property
-    def identity(self) -> tuple[str, str, str, str]:
+    def identity(self) -> Identity:
         """What makes it the same look as another: made again, it does not count again."""
-        return self.run_id, self.track, self.baseline, self.idea
+        arms = self.baseline, self.baseline_arm, self.idea
+        return self.run_id, self.track, *arms, self.endpoint
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -123,16 +132,21 @@ def enter(out: str | os.PathLike[str], config: Config, report: Mapping[str, Any]
 
     bench, date = report["bench_report"], now()
     compared = [each for each in bench["comparisons"] if each["role"] != "control"]
+    names = {each["baseline_arm"] for each in compared}
+    digests = {name: baseline_digest(config.identity_of(name)) for name in names}
+    shared = collections.Counter(digests.values())
     looks = [
         Look(
             study=bench["study"],
             run_id=bench["run_id"],
             date=date,
             track=bench["track"],
-            baseline=baseline_digest(config.identity_of(each["baseline_arm"])),
+            baseline=digests[each["baseline_arm"]],
             idea=each["idea_arm"],
             n=each["n_pairs"],
             p=each["sequential"]["p_values"][-1] if each.get("sequential") else each["p_value"],
+            endpoint=each.get("endpoint") or "",
+            baseline_arm=each["baseline_arm"] if shared[digests[each["baseline_arm"]]] > 1 else "",
         )
         for each in compared
     ]
@@ -141,17 +155,17 @@ def enter(out: str | os.PathLike[str], config: Config, report: Mapping[str, Any]
     entries = []
     for each, look in zip(compared, looks, strict=True):
         all_looks, corrected = standing(out, look)
-        own = sum(other.baseline == look.baseline for other in looks)
-        names = {name: each[name] for name in ("idea_arm", "baseline_arm", "role")}
+        own = len({other.identity for other in looks if other.baseline == look.baseline})
+        said = {name: each.get(name) for name in ("idea_arm", "baseline_arm", "role", "endpoint")}
         numbers = {"looks": all_looks, "looks_of_this_study": own, "p": look.p}
         entries.append(
-            {**names, "baseline_digest": look.baseline, **numbers, "p_corrected": corrected}
+            {**said, "baseline_digest": look.baseline, **numbers, "p_corrected": corrected}
         )
     ledger = {"file": LEDGER, "date": date, "comparisons": entries}
-    said = sentences.looks(ledger, bench["track"], bench["protocol"]["alpha"])
+    limits = sentences.looks(ledger, bench["track"], bench["protocol"]["alpha"])
     return {
         **report,
-        "limitations": " ".join([report["limitations"], *said]),
+        "limitations": " ".join([report["limitations"], *limits]),
         "bench_report": {**bench, "ledger": ledger},
     }
 
@@ -202,7 +216,7 @@ def read(out: str | os.PathLike[str]) -> list[Look]:
         return []
     except OSError as error:
         raise LedgerError(f"the ledger {path} cannot be read: {error.strerror}") from error
-    found: dict[tuple[str, str, str, str], Look] = {}
+    found: dict[Identity, Look] = {}
     for line in lines:
         look = _look(line)
         if look is not None:
@@ -240,6 +254,7 @@ def _look(line: bytes) -> Look | None:
     """Read a line; None where it is no look."""
     try:
         entry = json.loads(line)
-        return Look(**{field.name: entry[field.name] for field in dataclasses.fields(Look)})
-    except (ValueError, TypeError, KeyError, RecursionError, JaxbenchError):
+        fields = {field.name for field in dataclasses.fields(Look)} & entry.keys()
+        return Look(**{name: entry[name] for name in fields})
+    except (ValueError, TypeError, AttributeError, RecursionError, JaxbenchError):
         return None

@@ -332,6 +332,8 @@ def test_lines_are_those_of_the_file() -> None:
         ("[training]", "[trainin]", "line 11: trainin: unknown key; did you mean training?"),
         ('title = "A good one"', "title = 3", "line 2: title: expected text in quotes, got 3"),
         ('name = "good"', 'name = "../good"', "line 1: name: expected letters, digits"),
+        ('name = "good"', 'name = "ledger.jsonl"',
+         "line 1: name: 'ledger.jsonl' is the ledger of looks in the results folder"),
         ('"task.py"', '"dynamic"',
          "line 5: track.name: no track named 'dynamic'; did you mean dynamics?"),
         ('"net.py"', '"nat.py"', "model.name: no model file 'nat.py'; did you mean net.py?"),

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from jaxbench import ledger
+from jaxbench import config, ledger
 from jaxbench.base import JaxbenchError
 from jaxbench.judging import holm
 
@@ -55,6 +55,84 @@ def test_every_look_at_a_baseline_costs_the_others(tmp_path: Path) -> None:
         assert ledger.standing(tmp_path, look(str(index))) == (4, corrected)
     assert ledger.standing(tmp_path, look("unheard")) == (4, None)
     assert ledger.standing(tmp_path, look("x", track="tabular")) == (1, 0.001)
+
+
+def entered(
+    folder: Path, study: config.Config, p_values: list[float]
+) -> tuple[list[dict[str, Any]], str]:
+    """Enter a study whose comparisons came out so; give the ledger's entries, and the limits."""
+    compared = [
+        {
+            "idea_arm": each.idea,
+            "baseline_arm": each.baseline,
+            "role": each.role,
+            "endpoint": each.endpoint,
+            "n_pairs": 16,
+            "p_value": p_value,
+        }
+        for each, p_value in zip(study.comparisons, p_values, strict=True)
+    ]
+    bench = {"study": study.name, "run_id": config.digest(study)[:12], "track": study.track.name}
+    bench |= {"protocol": {"alpha": 0.05}, "comparisons": compared}
+    report = ledger.enter(folder, study, {"limitations": "One.", "bench_report": bench})
+    return report["bench_report"]["ledger"]["comparisons"], report["limitations"]
+
+
+def test_a_score_and_an_endpoint_of_the_same_arms_are_two_looks(tmp_path: Path) -> None:
+    """Three ideas against one baseline, each by its score and by an endpoint: six looks."""
+    study = config.load("stability_robustness")
+    p_values = [0.9, 0.0003, 0.04, 0.5, 0.002, 0.7]
+    entries, limitations = entered(tmp_path, study, p_values)
+    assert [each["p"] for each in entries] == p_values
+    assert [each["p_corrected"] for each in entries] == pytest.approx(holm(p_values))
+    assert {(each["looks"], each["looks_of_this_study"]) for each in entries} == {(6, 6)}
+    assert [each["endpoint"] for each in entries] == [None, "score_under_noise"] * 3
+    assert limitations == "One."
+    before = (tmp_path / ledger.LEDGER).read_text()
+    assert entered(tmp_path, study, p_values) == (entries, limitations)
+    assert (tmp_path / ledger.LEDGER).read_text() == before, "a study run again writes nothing"
+    other = config.load("stability_robustness", seeds=12)
+    entries, limitations = entered(tmp_path, other, p_values)
+    assert {(each["looks"], each["looks_of_this_study"]) for each in entries} == {(12, 6)}
+    assert "was compared with 6 times before" in limitations
+    assert "p of penalty by score_under_noise is 0.0036" in limitations
+
+
+def test_baselines_that_differ_in_their_grids_only_are_looked_at_once_each(tmp_path: Path) -> None:
+    (tmp_path / "grids.toml").write_text(
+        """
+        track.name = "dynamics"
+        model.name = "rnn_small"
+        grid.learning_rate = [0.01]
+        arms.idea.intervention = "none"
+        arms.baseline.intervention = "none"
+        arms.wide = { intervention = "none", grid = { learning_rate = [0.01, 0.1] } }
+        [[comparisons]]
+        idea = "idea"
+        baseline = "baseline"
+        role = "primary"
+        [[comparisons]]
+        idea = "idea"
+        baseline = "wide"
+        role = "secondary"
+        """
+    )
+    study = config.load(tmp_path / "grids.toml")
+    entries, _ = entered(tmp_path, study, [0.9, 0.001])
+    assert len({each["baseline_digest"] for each in entries}) == 1
+    assert [each["p_corrected"] for each in entries] == [0.9, 0.002]
+    assert {(each["looks"], each["looks_of_this_study"]) for each in entries} == {(2, 2)}
+    entered(tmp_path, study, [0.9, 0.001])
+    assert len((tmp_path / ledger.LEDGER).read_text().splitlines()) == 2
+
+
+def test_a_line_without_an_endpoint_is_a_look_by_the_score(tmp_path: Path) -> None:
+    entry = dataclasses.asdict(look())
+    del entry["endpoint"], entry["baseline_arm"]
+    (tmp_path / ledger.LEDGER).write_text(json.dumps(entry) + "\n")
+    assert ledger.read(tmp_path) == [look(date=entry["date"])]
+    ledger.record(tmp_path, look())
+    assert len((tmp_path / ledger.LEDGER).read_text().splitlines()) == 1
 
 
 @pytest.mark.parametrize(

@@ -153,6 +153,7 @@ class LookEntry(Part):
     idea_arm: str
     baseline_arm: str
     role: Literal["primary", "secondary"]
+    endpoint: str | None = Field(default=None, description="what is compared instead of the score")
     baseline_digest: str
     looks: int = Field(description="at this baseline on this track, this study's included")
     looks_of_this_study: int

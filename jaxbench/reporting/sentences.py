@@ -85,10 +85,11 @@ def looks(ledger: Mapping[str, Any], track: str, alpha: float) -> list[str]:
         before = each["looks"] - each["looks_of_this_study"]
         if before > 0:
             lost = each["p"] <= alpha < each["p_corrected"]
+            by = f" by {each['endpoint']}" if each.get("endpoint") else ""
             said.append(
                 f"{each['baseline_arm']} on {track} was compared with {before} "
                 f"time{'s' if before > 1 else ''} before, by the ledger of the results folder: "
-                f"corrected for all {each['looks']} looks, p of {each['idea_arm']} is "
+                f"corrected for all {each['looks']} looks, p of {each['idea_arm']}{by} is "
                 f"{each['p_corrected']:.4g}"
                 f"{f', which is no longer significant at {alpha:g}' if lost else ''}."
             )

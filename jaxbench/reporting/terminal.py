@@ -245,7 +245,8 @@ def looks(ledger: Mapping[str, Any] | None, console: Console) -> None:
         return
     table = make_table("idea", "baseline", "looks so far", "p", "p corrected for all looks")
     for each in ledger["comparisons"]:
-        names = [each["idea_arm"], each["baseline_arm"]]
+        by = f" by {each['endpoint']}" if each.get("endpoint") else ""
+        names = [each["idea_arm"], f"{each['baseline_arm']}{by}"]
         add_row(table, [*names, *(number(each[name]) for name in ("looks", "p", "p_corrected"))])
     section(f"Looks at the baseline ({ledger['file']} of the results folder)", console, table)
 
