@@ -69,15 +69,19 @@ class Plan:
         """What should be known before training."""
         protocol = self.config.protocol
         family = self.family
-        needed = judging.seeds_to_reach_significance(len(family), alpha=protocol.alpha)
-        most = protocol.max_seeds or protocol.seeds
+        if protocol.max_seeds is None:
+            most, option = protocol.seeds, "--seeds"
+            fewest, smallest = judging.seeds_to_reach_significance, judging.attainable_p
+        else:
+            most, option = protocol.max_seeds, "--max-seeds"
+            fewest, smallest = judging.seeds_to_decide, judging.attainable_p_anytime
+        needed = fewest(len(family), alpha=protocol.alpha)
         if most >= needed:
             return []
-        option = "--max-seeds" if protocol.max_seeds else "--seeds"
         return [
             f"{most} seeds cannot reach significance at {protocol.alpha} with "
             f"{len(family)} corrected comparisons: the smallest p-value they allow is "
-            f"{judging.attainable_p(most):.3g}, so no outcome can be better or worse; "
+            f"{smallest(most):.3g}, so no outcome can be better or worse; "
             f"use at least {needed} seeds ({option} {needed})."
         ]
 

@@ -211,3 +211,14 @@ def test_nine_comparisons_at_eight_seeds_are_warned_of() -> None:
     assert "with 9 corrected comparisons" in told
     assert "at least 9 seeds" in told
     assert not make_plan(config.load("sensitivity_pruning_sweep", seeds=9)).warnings
+
+
+def test_a_study_whose_sequential_test_cannot_decide_is_told_so() -> None:
+    """With six comparisons a fixed number of 8 seeds can reach significance, a sequence cannot."""
+    few = {"seeds": 4, "max_seeds": 8}
+    (told,) = make_plan(config.load("stability_robustness", **few)).warnings
+    assert told.startswith("8 seeds cannot reach significance at 0.05 with 6 corrected comparisons")
+    assert "they allow is 0.0113" in told
+    assert told.endswith("use at least 9 seeds (--max-seeds 9).")
+    assert not make_plan(config.load("stability_robustness", seeds=8)).warnings
+    assert not make_plan(config.load("stability_robustness", **few | {"max_seeds": 9})).warnings

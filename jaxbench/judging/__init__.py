@@ -47,6 +47,8 @@ _MODULE_OF = {
             "Sequential",
             "SequentialState",
             "SequentialTest",
+            "attainable_p_anytime",
+            "seeds_to_decide",
             "sequential",
             "sign_flip_wealth",
         ),

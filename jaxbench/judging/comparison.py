@@ -19,7 +19,12 @@ from jaxbench.judging.multiplicity import holm
 from jaxbench.judging.pairs import ScoreSummary, paired_scores, with_gaps
 from jaxbench.judging.power import Detectable, detectable, seeds_to_reach_significance
 from jaxbench.judging.ranks import signed_ranks
-from jaxbench.judging.sequential import Sequential, sequential
+from jaxbench.judging.sequential import (
+    Sequential,
+    attainable_p_anytime,
+    seeds_to_decide,
+    sequential,
+)
 from jaxbench.judging.sign_flip import RESAMPLES, legacy_signflip_p, sign_flip_test
 from jaxbench.judging.spread import Spread, measure_spread
 from jaxbench.judging.verdicts import LegacyVerdict, Outcome, legacy_verdict, outcome
@@ -97,19 +102,30 @@ class Comparison:
 
     @property
     def outcome(self) -> Outcome:
-        """The four-way verdict, from the corrected p-value.
+        """The four-way verdict, from the corrected p-value."""
+        return outcome(self.p_corrected, self.decisive_gain, self.equivalence_p, alpha=self.alpha)
+
+    @property
+    def equivalence_p(self) -> float | None:
+        """The p-value of equivalence; None where runs diverged or it is not valid.
 
         Where pairs were added until the test decides, equivalence is tested at the last one
         possible only, which was fixed beforehand.
         """
         fixed = self.sequential is None or self.n_pairs == self.sequential.max_pairs
-        equivalence_p = self.tost.p_value if self.tost is not None and fixed else None
-        return outcome(self.p_corrected, self.decisive_gain, equivalence_p, alpha=self.alpha)
+        return self.tost.p_value if self.tost is not None and fixed else None
 
     @property
     def decisive_p(self) -> float:
         """The p-value behind the verdict, before correction: anytime-valid if there is one."""
         return self.p_value if self.sequential is None else self.sequential.p_anytime
+
+    @property
+    def decisive_attainable_p(self) -> float:
+        """The smallest value that `decisive_p` could have had with these pairs."""
+        if self.sequential is None:
+            return self.attainable_p
+        return attainable_p_anytime(self.n_pairs, zeros=self.ties)
 
     @property
     def decisive_gain(self) -> float:
@@ -121,7 +137,7 @@ class Comparison:
     @property
     def negligible(self) -> bool:
         """Whether a significant difference is yet too small to matter."""
-        inside = self.tost is not None and self.tost.p_value <= self.alpha
+        inside = self.equivalence_p is not None and self.equivalence_p <= self.alpha
         return inside and self.outcome in ("better", "worse")
 
     @property
@@ -296,13 +312,17 @@ def _warnings(comparison: Comparison) -> list[str]:
         )
     if not comparison.acted:
         sentences.append("No pair differs at all: the idea did not act.")
-    if comparison.attainable_p * comparison.family_size > comparison.alpha:
-        needed = seeds_to_reach_significance(comparison.family_size, alpha=comparison.alpha)
+    smallest = comparison.decisive_attainable_p
+    if smallest * comparison.family_size > comparison.alpha:
+        fixed = comparison.sequential is None
+        fewest = seeds_to_reach_significance if fixed else seeds_to_decide
+        needed = fewest(comparison.family_size, alpha=comparison.alpha)
+        enumerated = comparison.p_value_exact or not fixed
         sentences.append(
-            f"The smallest p-value that {comparison.n_pairs} pairs could give is "
-            f"{comparison.attainable_p:.3g}, which cannot reach {comparison.alpha} in a family of "
-            f"{comparison.family_size}: it takes at least {needed} pairs that differ"
-            f"{'.' if comparison.p_value_exact else ', and more random sign flips.'}"
+            f"The smallest {'' if fixed else 'anytime-valid '}p-value that {comparison.n_pairs} "
+            f"pairs could give is {smallest:.3g}, which cannot reach {comparison.alpha} in a "
+            f"family of {comparison.family_size}: it takes at least {needed} pairs that differ"
+            f"{'.' if enumerated else ', and more random sign flips.'}"
         )
     spread = comparison.spread
     if spread is not None and spread.paired_sd > spread.unpaired_sd * (1.0 + 1e-9):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from jaxbench.base import JaxbenchError
-from jaxbench.judging.arguments import check_fraction
+from jaxbench.judging.arguments import check_at_least, check_fraction
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -25,6 +25,9 @@ STRENGTHS = (0.5, 1.0, 2.0)
 
 LARGEST_LOGARITHM = 700.0
 """Wealth is stated up to exp of this."""
+
+SAME = 1e-9
+"""Logarithms of the wealth this close differ by rounding."""
 
 NOT_VALID = (
     "the p-value of a number of seeds fixed beforehand, the intervals and the equivalence test are "
@@ -55,7 +58,8 @@ class SequentialState(NamedTuple):
         p_anytime: 1 over the greatest wealth so far, at most 1: a p-value at any time.
         decided: whether it has ever been at most alpha.
         decided_at: after how many differences that was; None if undecided.
-        sign: of the mean difference by the greater of both bets, then or now; 0 for a draw.
+        sign: of the mean difference by the greater of both bets where the wealth was greatest, the
+            place that `p_anytime` belongs to; 0 for a draw.
     """
 
     pairs: int
@@ -75,7 +79,8 @@ class Sequential:
         e_values: the wealth after each pair.
         p_values: the anytime-valid p-value after each pair; it never rises.
         decided_at: after how many pairs it was at most alpha, before any correction; or None.
-        sign: of the mean difference by the greater of both bets, then or now; 0 for a draw.
+        sign: of the mean difference by the greater of both bets where the wealth was greatest, the
+            place that `p_anytime` belongs to; 0 for a draw.
         not_valid: what must not be read as usual.
     """
 
@@ -162,6 +167,43 @@ def _mixture(
     return np.logaddexp.reduce(wealth, axis=0) - math.log(len(STRENGTHS))
 
 
+def attainable_p_anytime(pairs: int, *, zeros: int = 0) -> float:
+    """Give the smallest anytime-valid p-value that a number of pairs can reach.
+
+    Where all signs agree and bet j is the largest there is, u_j = sqrt(j): the wealth of both
+    bets together, a sum over even numbers of factors tanh(k u_j), grows with each of them.
+
+    Args:
+        pairs: how many there are.
+        zeros: how many of them do not differ; they cost least where they come first.
+
+    Raises:
+        JaxbenchError: a negative number, or more zeros than pairs.
+    """
+    check_at_least(zeros, 0, "zeros")
+    check_at_least(pairs, zeros, "pairs")
+    largest = np.where(np.arange(pairs) < zeros, 0.0, np.inf)
+    return math.exp(-max(0.0, *sign_flip_wealth(largest).both)) if pairs else 1.0
+
+
+def seeds_to_decide(hypotheses: int = 1, *, alpha: float = 0.05) -> int:
+    """Give the fewest seeds with which the sequential test can decide.
+
+    Args:
+        hypotheses: m, the size of the family of comparisons; Holm takes m p <= alpha.
+        alpha: level of the two-sided test.
+
+    Raises:
+        JaxbenchError: no hypothesis, an alpha outside (0, 1).
+    """
+    check_fraction(alpha, "alpha")
+    check_at_least(hypotheses, 1, "hypotheses")
+    pairs = 2
+    while hypotheses * attainable_p_anytime(pairs) > alpha:
+        pairs += 1
+    return pairs
+
+
 class SequentialTest:
     """A two-sided test of "the differences are symmetric about zero" that one may watch.
 
@@ -218,11 +260,12 @@ class SequentialTest:
         wealth = sign_flip_wealth(self._differences)
         proofs = np.flatnonzero(wealth.both >= -math.log(self.alpha))
         decided_at = int(proofs[0]) + 1 if proofs.size else None
-        place = (decided_at or wealth.both.size) - 1
+        greatest = float(wealth.both.max())
+        place = np.flatnonzero(wealth.both >= greatest - SAME)[-1]
         return SequentialState(
             pairs=wealth.both.size,
             e_value=math.exp(min(float(wealth.both[-1]), LARGEST_LOGARITHM)),
-            p_anytime=math.exp(min(0.0, -float(wealth.both.max()))),
+            p_anytime=math.exp(min(0.0, -greatest)),
             decided=decided_at is not None,
             decided_at=decided_at,
             sign=int(np.sign(wealth.greater[place] - wealth.less[place])),

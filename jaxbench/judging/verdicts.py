@@ -148,7 +148,7 @@ def confidence(
             posterior = better if comparison.outcome == "better" else 1.0 - better
     elif comparison.outcome == "equivalent" and comparison.rope is not None:
         posterior = comparison.rope.inside
-    reachable = comparison.attainable_p * comparison.family_size <= comparison.alpha
+    reachable = comparison.decisive_attainable_p * comparison.family_size <= comparison.alpha
     parts = {
         "posterior": 5.0 * max(0.0, 2.0 * posterior - 1.0),
         "seeds": float(reachable) + float(comparison.n_pairs >= RECOMMENDED_PAIRS),

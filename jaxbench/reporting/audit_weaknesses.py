@@ -191,6 +191,8 @@ def attainable(fields: Fields, findings: Findings) -> None:
         family = table.get("family_size")
         size = int(family) if isinstance(family, Written) and 1 <= family < 1e6 else 1
         alpha = setting(fields, place, "alpha")
+        if isinstance(table.get("sequential"), Mapping):
+            smallest = judging.attainable_p_anytime(int(pairs))
         if smallest * size > alpha:
             text = (
                 f"{pairs.text} pairs cannot reach significance at {alpha:g} in a family of {size}: "

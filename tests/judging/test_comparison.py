@@ -254,6 +254,42 @@ def test_equivalence_is_tested_only_at_the_number_of_pairs_fixed_beforehand():
     assert outcomes == ["equivalent", "equivalent", "inconclusive"]
 
 
+def test_no_difference_is_negligible_by_a_test_that_is_not_valid():
+    """A win of 1 % and a margin of 5 %, significant after 8 pairs: too small only at the last."""
+    found = [
+        compare(np.ones(8), np.full(8, 0.99), direction="lower", max_pairs=most)
+        for most in (None, 8, 64)
+    ]
+    assert [each.outcome for each in found] == ["better"] * 3
+    assert all(each.tost.p_value <= each.alpha for each in found)
+    assert [each.negligible for each in found] == [True, True, False]
+
+
+def test_the_verdict_has_the_sign_of_the_bets_that_the_corrected_p_comes_from():
+    """Seven losses suffice alone, not in a family of two, where later wins decide."""
+    differences = np.array([1.0] * 7 + [-5.0] * 25)
+    other = compare(BASE, BASE + WIDE, direction="lower", max_pairs=64)
+    outcomes = []
+    for pairs in (7, 32):
+        whole = compare(np.zeros(pairs), differences[:pairs], direction="lower", max_pairs=64)
+        first, _ = correct([whole, other])
+        outcomes.append((whole.sequential.decided_at, whole.outcome, first.outcome))
+    assert outcomes == [(7, "worse", "inconclusive"), (7, "better", "better")]
+
+
+@pytest.mark.parametrize(("pairs", "enough"), [(8, False), (9, True)])
+def test_too_few_pairs_for_the_sequential_test_are_told_by_what_it_can_reach(pairs, enough):
+    """In a family of six: 8 pairs reach 6 p = 0.047 at a fixed number, but a sequence takes 9."""
+    change = -(10.0 ** np.arange(pairs))  # each the largest so far: nearly the largest bets
+    several = [compare(np.ones(pairs), 1.0 + change, direction="lower", max_pairs=64)] * 6
+    comparison = correct(several)[0]
+    assert comparison.p_corrected == pytest.approx(6.0 * comparison.decisive_attainable_p, rel=0.02)
+    assert (comparison.outcome == "better") is enough
+    assert any("takes at least 9 pairs" in each for each in comparison.warnings) is not enough
+    rated = confidence(comparison, equal_trials=True, signature="untestable")
+    assert rated.parts["seeds"] == float(enough)
+
+
 def test_the_sign_is_that_of_the_test_that_decided():
     """Seven losses decide; what comes after, however large, does not turn the verdict round."""
     differences = np.array([1.0] * 7 + [-50.0])

@@ -14,8 +14,10 @@ from jaxbench.base import JaxbenchError
 from jaxbench.judging import (
     SequentialState,
     SequentialTest,
+    attainable_p_anytime,
     paired_scores,
     seeds_needed,
+    seeds_to_decide,
     sign_flip_wealth,
 )
 
@@ -142,6 +144,53 @@ def test_the_greatest_evidence_overflows_nothing() -> None:
     state = SequentialTest().update(np.full(3000, 1e300))
     assert math.isfinite(state.e_value)
     assert 0.0 <= state.p_anytime < 1e-300
+
+
+def test_the_sign_belongs_to_the_greatest_wealth() -> None:
+    """Bets on greater pass 1 / alpha first, and bets on less have the greatest wealth later."""
+    test = SequentialTest(0.05)
+    first = test.update([1.0] * 7)
+    assert (first.decided_at, first.sign) == (7, 1)
+    assert test.update([-5.0] * 5)._replace(e_value=0.0) == first._replace(pairs=12, e_value=0.0)
+    last = test.update([-5.0] * 20)
+    assert (last.decided_at, last.sign) == (7, -1)
+    assert last.p_anytime < first.p_anytime
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(-1e6, 1e6) | st.sampled_from([-math.inf, math.inf]), max_size=30))
+def test_no_differences_give_less_than_the_attainable_p(differences: list[float]) -> None:
+    state = SequentialTest().update(differences)
+    zeros = differences.count(0.0)
+    least = attainable_p_anytime(len(differences), zeros=zeros)
+    assert state.p_anytime >= least * (1.0 - 1e-9)
+    assert attainable_p_anytime(len(differences)) <= least * (1.0 + 1e-9)
+
+
+@pytest.mark.parametrize("zeros", [0, 2])
+def test_the_attainable_p_is_that_of_zeros_then_the_largest_bets(zeros: int) -> None:
+    """The wealth of n such bets at strength k: (prod (1 + tanh k u) + prod (1 - tanh k u)) / 2."""
+    bets = [math.sqrt(place) for place in range(zeros + 1, 10)]
+    wealth = [
+        math.prod(1 + side * math.tanh(strength * u) for u in bets)
+        for side in (1, -1)
+        for strength in (0.5, 1.0, 2.0)
+    ]
+    assert attainable_p_anytime(9, zeros=zeros) == pytest.approx(6 / sum(wealth))
+    state = SequentialTest().update([0.0] * zeros + [math.inf] * (9 - zeros))
+    assert state.p_anytime == attainable_p_anytime(9, zeros=zeros)
+
+
+@pytest.mark.parametrize("hypotheses", [1, 2, 6, 30])
+def test_the_fewest_seeds_that_can_decide_are_the_first_that_do(hypotheses: int) -> None:
+    alpha = 0.05 / hypotheses
+    assert SequentialTest(alpha).update([math.inf] * 60).decided_at == seeds_to_decide(hypotheses)
+
+
+def test_what_is_no_number_of_pairs_is_refused() -> None:
+    for pairs, zeros in ((2, 3), (2, -1), (-1, 0)):
+        with pytest.raises(JaxbenchError, match="must be"):
+            attainable_p_anytime(pairs, zeros=zeros)
 
 
 @pytest.mark.parametrize("bad", [[1.0, math.nan], ["x"], [[1.0]], 3.0])
