@@ -16,6 +16,7 @@ from jaxbench.reporting.audit_claims import choices, labels, signatures
 from jaxbench.reporting.audit_comparisons import comparison, families
 from jaxbench.reporting.audit_findings import Check, Findings, Status, Weakness
 from jaxbench.reporting.audit_prose import sentences
+from jaxbench.reporting.audit_settings import settings
 from jaxbench.reporting.report_fields import Fields
 from jaxbench.reporting.written import Written, read_document
 from jaxbench.toml_text import Place, dotted
@@ -30,7 +31,7 @@ class Audit:
     """What an audit found.
 
     Attributes:
-        checks: one for each number and each label that was recomputed, and for every other number.
+        checks: one for each number, truth value and label (a text of one word), recomputed or not.
         weaknesses: what makes the conclusion doubtful.
         texts: sentences with digits in them, of which no more was read than the checks say.
     """
@@ -56,7 +57,7 @@ class Audit:
         )
         return (
             f"{agree} of its numbers and labels agree with the others, {against} "
-            f"contradict{'s' if against == 1 else ''} them, {unchecked} numbers cannot be checked; "
+            f"contradict{'s' if against == 1 else ''} them, {unchecked} cannot be checked; "
             f"{len(self.weaknesses)} weaknesses."
         )
 
@@ -97,17 +98,23 @@ def audit(document: Any) -> Audit:
     choices(fields, findings)
     signatures(fields, findings)
     labels(fields, primary, findings)
+    settings(fields, findings)
     sentences(fields, findings)
     audit_weaknesses.look(fields, findings)
     texts = []
     for place, value in fields.everything:
-        if isinstance(value, Written):
+        if isinstance(value, Written | bool) or is_label(value):
             findings.unchecked(place, value, ALONE)
         elif isinstance(value, str) and " " in value and any(map(str.isdigit, value)):
             texts.append(place)
     order = {place: index for index, (place, _) in enumerate(fields.everything)}
     checks = sorted(findings.checks.values(), key=lambda check: order[check.place])
     return Audit(checks, list(findings.weaknesses.values()), texts)
+
+
+def is_label(value: Any) -> bool:
+    """Tell whether a value is a text of one word, such as an outcome or a digest."""
+    return isinstance(value, str) and len(value.split()) == 1
 
 
 def audit_file(path: str | os.PathLike[str]) -> Audit:
@@ -158,7 +165,7 @@ def collapsed(
         if len(together) == 1:
             lines.append((dotted(first.place), first.stated, because or reason(first)))
         else:
-            several = f"{len(together)} numbers"
+            several = f"{len(together)} values"
             lines.append((where, several, reason(first)))
     return lines
 

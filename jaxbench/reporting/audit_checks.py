@@ -82,6 +82,8 @@ def named_statistics(fields: Fields, findings: Findings) -> None:
     for place, value in fields.everything:
         if not (place and isinstance(place[-1], str) and isinstance(value, Written)):
             continue
+        if "tolerance" in place:  # a threshold that was set, not what was found
+            continue
         match = pattern.match(place[-1])
         if match is None:
             continue

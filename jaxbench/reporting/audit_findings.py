@@ -136,9 +136,10 @@ class Findings:
             status: Status = "agrees" if good else "contradicts"
             self.checks[place] = Check(place, stated, status, expected, because, within)
 
-    def unchecked(self, place: Place, stated: Written, because: str) -> None:
-        """List a number that nothing in the report says anything about."""
-        self.checks.setdefault(place, Check(place, stated.text, "unchecked", "", because))
+    def unchecked(self, place: Place, stated: Written | str | bool, because: str) -> None:
+        """List a number or label that nothing in the report says anything about."""
+        text = stated.text if isinstance(stated, Written) else _shown(stated)
+        self.checks.setdefault(place, Check(place, text, "unchecked", "", because))
 
     def weak(self, kind: Kind, text: str, place: Place) -> None:
         """List a weakness, once."""

@@ -86,10 +86,13 @@ class Fields:
     @functools.cached_property
     def arms(self) -> dict[str, Arm]:
         """Each arm by its name; `baseline` and `idea` in the reports that name no others."""
-        tables = {name: (*place, name) for place, name in self._named_arms()}
-        found = {name: self.arm_at(place) for name, place in tables.items()}
+        found: dict[str, Arm | None] = {}
+        for place, name in self._named_arms():
+            arm, before = self.arm_at((*place, name)), found.get(name)
+            if before is None or (before.scores is None and arm is not None and arm.scores):
+                found[name] = arm
         for name in ARMS:
-            if name not in found or found[name] is None:
+            if found.get(name) is None:
                 found[name] = self._loose_arm(name)
         return {name: arm for name, arm in found.items() if arm is not None}
 
