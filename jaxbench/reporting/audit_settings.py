@@ -89,9 +89,9 @@ def pairing(fields: Fields, place: Place, table: Mapping[str, Any], findings: Fi
     for quantity in ("data", "initial_parameters"):
         made = [arm.get(quantity) for arm in arms if isinstance(arm, Mapping)]
         if len(made) == 2 and all(isinstance(digest, str) for digest in made):
-            where = (*place, f"same_{quantity}")
-            same = made[0] == made[1]
-            findings.label(where, table.get(where[-1]), same, "by the digests of the primary arms")
+            name, same = f"same_{quantity}", made[0] == made[1]
+            by = "by the digests of the primary arms"
+            findings.label((*place, name), table.get(name), same, by)
 
 
 def protocol(place: Place, table: Mapping[str, Any], findings: Findings) -> None:
