@@ -130,17 +130,31 @@ def config(fields: Fields, place: Place, table: Mapping[str, Any], findings: Fin
 
 
 def copies(table: Mapping[str, Any]) -> Iterator[tuple[Place, Place]]:
-    """Give each place that repeats the config, and the place in the config."""
-    yield from TWICE.items()
+    """Give each place that repeats the config, and the place in the config.
+
+    What a user's file says of itself, its name and its options, may be anything.
+    """
+    config = table["config"]
+    for place, source in TWICE.items():
+        if source[0] not in ("track", "model") or not is_file(config.get(source[0]), "name"):
+            yield place, source
     arms, compared = table.get("arms"), table.get("comparisons")
+    listed = config.get("arms")
     for arm in arms if isinstance(arms, Mapping) else ():
-        yield ("arms", arm, "intervention"), ("arms", arm, "intervention")
-        yield ("arms", arm, "static"), ("arms", arm, "options")
+        if not is_file(listed.get(arm) if isinstance(listed, Mapping) else None, "intervention"):
+            yield ("arms", arm, "intervention"), ("arms", arm, "intervention")
+            yield ("arms", arm, "static"), ("arms", arm, "options")
         yield ("arms", arm, "fixed"), ("arms", arm, "fixed")
     for index in range(len(compared) if isinstance(compared, list) else 0):
         for said, original in (("idea_arm", "idea"), ("baseline_arm", "baseline")):
             yield ("comparisons", index, said), ("comparisons", index, original)
         yield ("comparisons", index, "role"), ("comparisons", index, "role")
+
+
+def is_file(part: Any, key: str) -> bool:
+    """Whether a part of the config names its component by a path to a Python file."""
+    name = part.get(key) if isinstance(part, Mapping) else None
+    return isinstance(name, str) and name.endswith(".py")
 
 
 def digest_of(settings: Mapping[str, Any]) -> str | None:
