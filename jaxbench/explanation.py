@@ -190,7 +190,12 @@ def lend(trained: TrainedRun, idea: Run) -> TrainedRun:
     intervention = idea.recipe.intervention
     declared = intervention.hyper.items()
     neutral = {name: each.neutral for name, each in declared if each.neutral is not None}
-    recipe = dataclasses.replace(trained.run.recipe, intervention=intervention)
+    code = {kind: each for kind, each in idea.recipe.sources.items() if kind == "intervention"}
+    recipe = dataclasses.replace(
+        trained.run.recipe,
+        intervention=intervention,
+        sources={**trained.run.recipe.sources, **code},
+    )
     hyper = {**idea.hyper, **neutral, **trained.run.hyper}
     run = dataclasses.replace(trained.run, recipe=recipe, hyper=hyper)
     return dataclasses.replace(trained, run=run, state=None)

@@ -9,9 +9,10 @@ import pytest
 
 from jaxbench import config, study
 from jaxbench.base import Progress
-from jaxbench.explanation import to_be_measured
+from jaxbench.explanation import lend, to_be_measured
 from jaxbench.plan import make_plan
 from jaxbench.reporting.schema import check_report
+from jaxbench.training.runs import TrainedRun
 
 TRACK = "from factories import line_track\ndef build():\n    return line_track()\n"
 MODEL = (
@@ -172,3 +173,25 @@ def test_arms_that_nobody_reads_are_not_compiled_for(folder: Path) -> None:
         )
     )
     assert to_be_measured(plan) == {plan.arms[name].recipe.full_key for name in "abc"}
+
+
+def test_a_lent_run_is_measured_by_the_ideas_own_program() -> None:
+    """Its key names the lender's source, not that of an intervention that measures nothing."""
+    small: dict[str, Any] = {
+        "name": "lent",
+        "track": {"name": "dynamics"},
+        "model": {"name": "rnn_small", "hidden": 4},
+        "grid": {"learning_rate": [0.003]},
+        "arms": {
+            "baseline": {"intervention": "none"},
+            "idea": {"intervention": "stability_penalty"},
+        },
+    }
+    plan = make_plan(config.from_run(small))
+    runs = {name: arm.run(0, {"learning_rate": 0.003}, 0) for name, arm in plan.arms.items()}
+    trained = TrainedRun(
+        run=runs["baseline"], validation=0.0, test=0.0, diverged_at=None, curves={}, params=None,
+        state=None,
+    )  # fmt: skip
+    assert runs["baseline"].recipe.full_key != runs["idea"].recipe.full_key
+    assert lend(trained, runs["idea"]).run.recipe.full_key == runs["idea"].recipe.full_key
