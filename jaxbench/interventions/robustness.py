@@ -19,6 +19,7 @@ from jaxbench.interventions.quantisation import predicted_rounding, quantise
 from jaxbench.interventions.weight_noise import (
     GRU_GROUPS,
     Groups,
+    Prediction,
     monte_carlo_growth,
     predicted_growth,
 )
@@ -183,10 +184,11 @@ def measure_rollouts(
     start = recurrence.initial_hidden(params, inputs.shape[:1])
     sigmas = jnp.asarray(sigma, start.dtype)[None]
 
-    def predict(start: Array, inputs: Array) -> tuple[Array, Array]:
+    def predict(start: Array, inputs: Array) -> Prediction:
         return predicted_growth(recurrence.step, params, start, inputs, groups, sigmas)
 
-    lift, injected = (jnp.mean(each, axis=0)[0] for each in jax.vmap(predict)(start, inputs))
+    deviations, injections, _ = jax.vmap(predict)(start, inputs)
+    lift, injected = (jnp.mean(each, axis=0)[0] for each in (deviations, injections))
     noisy = monte_carlo_growth(
         recurrence.step, params, start, inputs, groups, sigma, noise_key, PATHS,
         scaled_step=recurrence.scaled_step,

@@ -14,7 +14,7 @@ from jaxbench.interventions.mean_square import rho_dense, rho_power
 from jaxbench.interventions.weight_noise import (
     FirstOrder,
     Groups,
-    first_order,
+    Prediction,
     monte_carlo_growth,
     predicted_growth,
 )
@@ -37,8 +37,11 @@ def growth_under_noise(
     key: Key,
     paths: int,
     at_levels: Float[Array, "levels groups"] | None = None,
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], FirstOrder]:
     """Mean-square deviations under weight noise, predicted and measured [levels, horizons].
+
+    Beside them the first order of every step of the first sequence [time, ...], which the
+    prediction is made of.
 
     Args:
         recurrence: of the model.
@@ -55,7 +58,7 @@ def growth_under_noise(
     sigmas = jnp.asarray(levels, start.dtype)
     noise = sigmas if at_levels is None else at_levels
 
-    def predict(start: Array, inputs: Array) -> tuple[Array, Array]:
+    def predict(start: Array, inputs: Array) -> Prediction:
         return predicted_growth(recurrence.step, params, start, inputs, groups, noise)
 
     def simulate(level: tuple[Array, Key]) -> Any:
@@ -71,12 +74,11 @@ def growth_under_noise(
             recurrence.scaled_step,
         )
 
-    lift, injected = jax.tree.map(
-        lambda each: jnp.mean(each, axis=0)[:, horizons - 1], jax.vmap(predict)(start, inputs)
-    )
+    deviations, injections, orders = jax.vmap(predict)(start, inputs)
+    lift, injected = (jnp.mean(each, axis=0)[:, horizons - 1] for each in (deviations, injections))
     measured = jax.lax.map(simulate, (noise, jax.random.split(key, sigmas.size)))
     deviation = measured.hidden[:, horizons - 1]
-    return {
+    grown = {
         "noise_sigma": sigmas,
         "horizons": jnp.asarray(horizons),
         "log_predicted": jnp.log(lift),
@@ -85,27 +87,13 @@ def growth_under_noise(
         "log_measured_error": measured.standard_error[:, horizons - 1] / deviation,
         "output_deviation": jnp.mean(measured.output, axis=1),
     }
+    return grown, jax.tree.map(lambda leaf: leaf[0], orders)
 
 
-def first_orders(
-    recurrence: Recurrence,
-    params: PyTree,
-    inputs: Float[Array, "time features"],
-    groups: Groups,
-    count: int,
-) -> FirstOrder:
-    """The first order of `count` evenly spread time steps, the last among them [count, ...]."""
-
-    def advance(hidden: Array, now: Array) -> tuple[Array, Array]:
-        return recurrence.step(params, hidden, now), hidden
-
-    _, before = jax.lax.scan(advance, recurrence.initial_hidden(params, ()), inputs)
-    times = np.linspace(0, len(inputs) - 1, count + 1).astype(int)[1:]
-
-    def at(hidden: Array, now: Array) -> FirstOrder:
-        return first_order(recurrence.step, params, hidden, now, groups)
-
-    return jax.vmap(at)(before[times], inputs[times])
+def evenly_spread(orders: FirstOrder, count: int) -> FirstOrder:
+    """Those of `count` evenly spread time steps [count, ...], the last among them."""
+    times = np.linspace(0, len(orders.hidden) - 1, count + 1).astype(int)[1:]
+    return jax.tree.map(lambda leaf: leaf[times], orders)
 
 
 def growth_by_power(orders: FirstOrder, sigma: Sigma) -> dict[str, Array]:

@@ -48,8 +48,8 @@ from jaxbench.interventions.mean_square import (
 from jaxbench.interventions.quantisation import predicted_rounding, quantise
 from jaxbench.interventions.robustness import Robustness
 from jaxbench.interventions.stability_measures import (
+    evenly_spread,
     exact_growth,
-    first_orders,
     growth_by_power,
     growth_under_noise,
 )
@@ -198,18 +198,18 @@ def build(
         grown = measure_growth(recurrence, params, test.inputs, intermediates["hidden"], rho)
         inputs = test.inputs[:test_sequences]
         at_levels = relative_levels(noise, levels) if own else None
+        noisy, orders = growth_under_noise(
+            recurrence, params, inputs, chosen, levels, ctx.key, paths, at_levels
+        )
         exact = {}
         if exact_points and intermediates["hidden"].shape[-1] <= DENSE_LIMIT:
-            orders = first_orders(recurrence, params, test.inputs[0], chosen, exact_points)
-            exact = growth_by_power(orders, noise)
+            exact = growth_by_power(evenly_spread(orders, exact_points), noise)
         return {
             **grown,
             "weight": ctx.hyper["weight"],
             "sigma": root_mean_square(noise) if own else noise,
             "pair": jax.random.key_data(ctx.key),
-            **growth_under_noise(
-                recurrence, params, inputs, chosen, levels, ctx.key, paths, at_levels
-            ),
+            **noisy,
             **exact,
             **further.measure(ctx, recurrence, params, test, noise),
         }

@@ -177,6 +177,21 @@ def first_order(
 # --------------------------------------------------------------------------------------------------
 
 
+class Prediction(NamedTuple):
+    """What the first order in the noise predicts along a trajectory.
+
+    Attributes:
+        deviation: `E |noisy - clean|^2` after each step [sigmas, time].
+        injected: the noise injected so far, `sum_{s<t,g} sigma_g^2 |b_{g,s}|^2`, which the
+            deviation were if it neither grew nor shrank [sigmas, time].
+        orders: the `FirstOrder` of each step [time, ...].
+    """
+
+    deviation: Any
+    injected: Any
+    orders: Any
+
+
 def predicted_growth(
     step: Step,
     params: PyTree,
@@ -184,7 +199,7 @@ def predicted_growth(
     inputs: Float[Array, "time features"],
     groups: Groups,
     sigmas: Float[Array, " sigmas"] | Float[Array, "sigmas groups"],
-) -> tuple[Float[Array, "sigmas time"], Float[Array, "sigmas time"]]:
+) -> Prediction:
     """Predict `E |noisy - clean|^2` after each step, `tr P_t` of the lift from `P_0 = 0`.
 
     Args:
@@ -194,15 +209,11 @@ def predicted_growth(
         inputs: of every time step.
         groups: which weights share a noise, as for `group_members`.
         sigmas: standard deviations of the noise, of all groups or of each.
-
-    Returns:
-        the prediction, and the noise injected so far, `sum_{s<t,g} sigma_g^2 |b_{g,s}|^2`: what the
-        deviation were if it neither grew nor shrank.
     """
     check_sigma(sigmas)
     sigmas = jnp.asarray(sigmas, start.dtype)
 
-    def advance(carry: tuple[Array, Array], at: Array) -> tuple[Any, tuple[Array, Array]]:
+    def advance(carry: tuple[Array, Array], at: Array) -> tuple[Any, Any]:
         hidden, moments = carry
         order = first_order(step, params, hidden, at, groups)
         source = order.b.T @ order.b
@@ -220,11 +231,11 @@ def predicted_growth(
             injected = sigmas**2 * jnp.trace(source)
         else:
             injected = sigmas**2 @ jnp.sum(order.b**2, axis=1)
-        return (order.hidden, moments), (traces, injected)
+        return (order.hidden, moments), (traces, injected, order)
 
     nothing = jnp.zeros((len(sigmas), start.size, start.size), start.dtype)
-    _, (traces, fresh) = jax.lax.scan(advance, (start, nothing), inputs)
-    return traces.T, jnp.cumsum(fresh, axis=0).T
+    _, (traces, fresh, orders) = jax.lax.scan(advance, (start, nothing), inputs)
+    return Prediction(traces.T, jnp.cumsum(fresh, axis=0).T, orders)
 
 
 class Deviation(NamedTuple):

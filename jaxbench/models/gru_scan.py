@@ -41,9 +41,7 @@ def run(
 ) -> tuple[Float[Array, "time batch hidden"], Float[Array, "time batch 4*hidden"]]:
     """The states from the state 0, and the four `gates_of` each step side by side."""
     input_kernel, input_bias, kernel, bias = fused
-    from_input = inputs @ input_kernel + jnp.broadcast_to(
-        input_bias, (*inputs.shape[:-1], input_bias.size)
-    )
+    from_input = with_one(inputs) @ jnp.concatenate([input_kernel, input_bias[None]])
     offset = jnp.broadcast_to(bias, from_input.shape[1:])
 
     def advance(hidden: Array, now: Array) -> tuple[Array, tuple[Array, Array]]:
@@ -83,6 +81,7 @@ def backward(kept: PyTree, cotangents: Array) -> tuple[Fused, Array]:
     """The gradients of the weights and the inputs, from those of the states."""
     (input_kernel, _, kernel, _), inputs, states, gates = kept
     hidden, features = kernel.shape[0], inputs.shape[-1]
+    back = jax.lax.optimization_barrier(kernel.T)  # else each step's product transposes it
     before = jnp.concatenate([jnp.zeros_like(states[:1]), states[:-1]])
 
     def retreat(later: Array, at: tuple[Array, Array, Array]) -> tuple[Array, tuple[Array, Array]]:
@@ -93,28 +92,34 @@ def backward(kept: PyTree, cotangents: Array) -> tuple[Fused, Array]:
         to_z = total * (previous - candidate) * update * (1 - update)
         to_r = to_n * hidden_n * reset * (1 - reset)
         to_products = jnp.concatenate([to_r, to_z, to_n * reset], axis=-1)
-        return total * update + to_products @ kernel.T, (to_products, to_n)
+        return total * update + to_products @ back, (to_products, to_n)
 
     start = jnp.zeros_like(states[0])
     _, (to_products, to_n) = jax.lax.scan(retreat, start, (cotangents, before, gates), reverse=True)
-    seen = jnp.concatenate([before, inputs, jnp.ones_like(inputs[..., :1])], axis=-1)
-    sent = jnp.concatenate([to_products, to_n], axis=-1)
-    sums = seen.reshape(-1, seen.shape[-1]).T @ sent.reshape(-1, sent.shape[-1])
-    of_products, of_inputs = sums[:, : 3 * hidden], without_third(sums, hidden)
-    fused = (
-        of_inputs[hidden : hidden + features],
-        of_inputs[hidden + features],
-        of_products[:hidden],
-        of_products[hidden + features],
-    )
-    return fused, without_third(sent, hidden) @ input_kernel.T
+    seen = with_one(jnp.concatenate([before, inputs], axis=-1))
+    of_products, of_candidate = summed(seen, to_products), summed(with_one(inputs), to_n)
+    of_inputs = replace_last(of_products[hidden:], of_candidate)
+    fused = of_inputs[:features], of_inputs[features], of_products[:hidden], of_products[-1]
+    return fused, replace_last(to_products, to_n) @ input_kernel.T
 
 
-def without_third(
-    four: Float[Array, "*any 4*hidden"], hidden: int
+def with_one(rows: Float[Array, "*batch width"]) -> Float[Array, "*batch width+1"]:
+    """The rows with a 1 at their end, by which a product adds a bias."""
+    return jnp.concatenate([rows, jnp.ones_like(rows[..., :1])], axis=-1)
+
+
+def summed(
+    seen: Float[Array, "time batch inputs"], sent: Float[Array, "time batch outputs"]
+) -> Float[Array, "inputs outputs"]:
+    """A kernel's gradient from what it saw and what is sent back, over all steps and samples."""
+    return seen.reshape(-1, seen.shape[-1]).T @ sent.reshape(-1, sent.shape[-1])
+
+
+def replace_last(
+    three: Float[Array, "*any 3*hidden"], last: Float[Array, "*any hidden"]
 ) -> Float[Array, "*any 3*hidden"]:
-    """Leave out the third of four blocks: the candidate's recurrent part."""
-    return jnp.concatenate([four[..., : 2 * hidden], four[..., 3 * hidden :]], axis=-1)
+    """Put the candidate's input part in the place of its recurrent part."""
+    return jnp.concatenate([three[..., : -last.shape[-1]], last], axis=-1)
 
 
 gru_scan.defvjp(forward, backward)

@@ -96,7 +96,7 @@ def test_the_lift_of_a_scalar_network_is_its_recursion(float64) -> None:
     w, u, sigma = 0.9, 1.5, np.array([0.3, 0.7])
     xs = np.random.default_rng(0).normal(size=6)
     params = {"W": jnp.array([[w]]), "U": jnp.array([[u]])}
-    found, injected = sp.predicted_growth(
+    found, injected, _ = sp.predicted_growth(
         linear, params, jnp.zeros(1), jnp.asarray(xs)[:, None], GROUPS, jnp.asarray(sigma)[None]
     )
     h = P = total = 0.0
@@ -117,7 +117,7 @@ def test_the_noisy_network_moves_as_the_lift_says(float64) -> None:
         "U": jnp.asarray(rng.normal(size=(3, 2))),
     }
     inputs, sigma = jnp.asarray(rng.normal(size=(5, 2))), jnp.array([0.5, 0.1])
-    lift, _ = sp.predicted_growth(linear, params, jnp.zeros(3), inputs, GROUPS, sigma[None])
+    lift, _, _ = sp.predicted_growth(linear, params, jnp.zeros(3), inputs, GROUPS, sigma[None])
     found = sp.monte_carlo_growth(
         linear, params, jnp.zeros((1, 3)), inputs[None], GROUPS, sigma, jax.random.key(0), 20_000
     )

@@ -157,7 +157,7 @@ def test_the_lift_predicts_a_linear_recurrence_exactly(float64) -> None:
     del float64
     params, start, inputs = linear_setting(sequences=3)
     sigma = 0.4
-    predicted, _ = jax.vmap(
+    predicted, _, _ = jax.vmap(
         lambda start, inputs: wn.predicted_growth(
             linear_step, params, start, inputs, LINEAR_GROUPS, jnp.array([sigma])
         )
@@ -176,7 +176,7 @@ def test_an_isometry_keeps_what_is_injected(float64) -> None:
     params, start, inputs = linear_setting()
     turn = jnp.asarray(np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))[0])
     params = {**params, "recurrent": turn}
-    predicted, injected = wn.predicted_growth(
+    predicted, injected, _ = wn.predicted_growth(
         linear_step, params, start[0], inputs[0], {"input": "input"}, jnp.array([0.1, 0.3])
     )
     np.testing.assert_allclose(predicted, injected, rtol=1e-10)
@@ -187,7 +187,7 @@ def test_small_noise_moves_a_gru_as_the_lift_predicts(gru) -> None:
     step, params, hidden, _ = gru
     inputs = jnp.asarray(np.random.default_rng(2).normal(size=(1, TIME, FEATURES)))
     sigma = 0.02
-    predicted, _ = wn.predicted_growth(
+    predicted, _, _ = wn.predicted_growth(
         step, params, hidden, inputs[0], wn.GRU_GROUPS, jnp.array([sigma])
     )
     measured = wn.monte_carlo_growth(
@@ -230,3 +230,17 @@ def test_a_negative_sigma_is_refused(float64) -> None:
         wn.monte_carlo_growth(
             linear_step, params, start, inputs, LINEAR_GROUPS, -0.1, jax.random.key(0), 2
         )
+
+
+def test_the_prediction_keeps_the_first_order_of_every_step(gru) -> None:
+    """That of step `t` is `first_order` at the clean state before it."""
+    step, params, hidden, _ = gru
+    inputs = jnp.asarray(np.random.default_rng(3).normal(size=(3, FEATURES)))
+    _, _, orders = wn.predicted_growth(
+        step, params, hidden, inputs, wn.GRU_GROUPS, jnp.array([0.1])
+    )
+    for time, now in enumerate(inputs):
+        expected = wn.first_order(step, params, hidden, now, wn.GRU_GROUPS)
+        for found, wanted in zip(orders, expected, strict=True):
+            np.testing.assert_allclose(found[time], wanted, rtol=1e-10, atol=1e-12)
+        hidden = expected.hidden
