@@ -1,18 +1,26 @@
-"""The rows of the README's tables of comparisons, made from the committed reports.
+"""The tables of results, made from the committed reports.
 
-`PYTHONPATH=tests python -m results_table` prints them, one table after another.
+`PYTHONPATH=tests:. python -m results_table` writes them: into the README those beside a reference
+report, between `<!-- results: STUDY -->` and `<!-- end -->`, and into `results/README.md` every
+comparison of every report.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
-RESULTS = Path(__file__).parent.parent / "results"
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "results"
+README = ROOT / "README.md"
+EVERY_COMPARISON = RESULTS / "README.md"
 PRUNING = (
     "sensitivity_pruning",
     "sensitivity_pruning_60",
+    "sensitivity_pruning_gates",
+    "sensitivity_pruning_node",
     "sensitivity_pruning_sweep",
     "axis_pruning",
     "axis_pruning_sweep",
@@ -33,7 +41,21 @@ DYNAMICS = (
     "stability_quantisation",
     "stability_long",
 )
-TABLES = (PRUNING, DYNAMICS)
+TABLES = {
+    "Pruning": PRUNING,
+    "Adaptive checkpoints, cluster updates and mean-square stability": DYNAMICS,
+}
+HEAD = """\
+# Every comparison of the committed reports
+
+Written by `PYTHONPATH=tests:. python -m results_table`; a test holds it to the reports. Scores are
+means over the seeds, or the endpoint named. *p of family* is Holm's correction over a study's
+primary and secondary comparisons. The mechanism is that of the comparison's idea.
+"""
+COLUMNS = (
+    "| study, seeds | idea - baseline | scores | difference (95 %) | p | p of family | outcome "
+    "| mechanism |\n|---|---|---|---|---|---|---|---|"
+)
 REFERENCE: dict[str, dict[str, str]] = {
     "reversal_checkpointing": {
         "baseline": "0.0214 / 0.0038 / 0.0034 (test)",
@@ -147,14 +169,30 @@ def quantities(bench: dict[str, Any]) -> dict[str, tuple[str, str]]:
     return found
 
 
-def every_row() -> list[str]:
-    """The rows of all tables."""
-    compared = [row for studies in TABLES for report in reports(*studies) for row in rows(report)]
-    return compared + [row for study in REFERENCE for row in beside_reference(study)]
+def every_comparison() -> str:
+    """The text of `results/README.md`."""
+    parts = [HEAD]
+    for title, studies in TABLES.items():
+        lines = [row for report in reports(*studies) for row in rows(report)]
+        parts.append("\n".join([f"## {title}", "", COLUMNS, *lines, ""]))
+    return "\n".join(parts)
+
+
+def with_tables(text: str) -> str:
+    """A text with the table of each study that it marks a place for."""
+
+    def table(match: re.Match[str]) -> str:
+        begin, study, end = match.groups()
+        return "\n".join([begin, *beside_reference(study), end])
+
+    return re.sub(r"(<!-- results: (\w+) -->)\n.*?(<!-- end -->)", table, text, flags=re.DOTALL)
+
+
+def texts() -> dict[Path, str]:
+    """The files with tables, as they are to be."""
+    return {README: with_tables(README.read_text()), EVERY_COMPARISON: every_comparison()}
 
 
 if __name__ == "__main__":
-    for study in REFERENCE:
-        print("\n".join(beside_reference(study)), "\n")
-    for studies in TABLES:
-        print("\n".join(row for report in reports(*studies) for row in rows(report)), "\n")
+    for path, text in texts().items():
+        path.write_text(text)
