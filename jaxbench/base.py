@@ -252,6 +252,7 @@ class Model:
         solver_evaluations: `(params, inputs) -> [samples]`, on the host and in float64, how often
             an adaptive solver evaluates the network's differential equation for each sample; None
             where there is none.
+        reads: the inputs that it reads, in words, for the message that a track gives others.
     """
 
     name: str
@@ -269,6 +270,7 @@ class Model:
     )
     resized: Callable[[Mapping[str, int]], Model] | None = None
     solver_evaluations: Callable[[PyTree, Any], Any] | None = None
+    reads: str = ""
 
 
 # --------------------------------------------------------------------------------------------------

@@ -127,6 +127,13 @@ def assignment(ctx: click.Context, parameter: click.Parameter, values: Any) -> l
     return [tuple(value.split("=", 1)) for value in values]
 
 
+def default_out() -> str:
+    """Name the folder for results where none is given."""
+    from jaxbench import storage
+
+    return storage.default_out()
+
+
 RUN_HELP = """Train, judge and report a study.
 
 CONFIG is the name of a study (see `jaxbench list`) or the path of a TOML file.
@@ -164,8 +171,9 @@ stands beside it and is not valid then.
     help=f"The most seeds of --until-decided.  [default: {MAX_SEEDS}]",
 )
 @click.option(
-    "--out", type=click.Path(), default="results", show_default=True,
-    help="The folder for results: OUT/<study>/<run id>/report.json.",
+    "--out", type=click.Path(), default=lambda: default_out(),
+    show_default="results; runs in a clone of jaxbench, whose results are committed",
+    help="The folder for results: OUT/<study>/<run id>/report.json, and ledger.jsonl.",
 )  # fmt: skip
 @click.option("--quick", is_flag=True, help="Lay the config's [quick] table over it.")
 @click.option("--quiet", is_flag=True, help="Show no progress.")
@@ -221,6 +229,19 @@ def run(
         stop(f"interrupted: the report is {path}" if path else "interrupted", INTERRUPTED)
 
 
+LIST_HELP = """List studies, tracks, models and interventions, one line each.
+
+With NAME, or the path of a .py file, show that one: what it is, and its options with type, default,
+range and meaning; of an intervention also its hyperparameters, what it needs and measures.
+
+\b
+Examples:
+  jaxbench list
+  jaxbench list stability_penalty
+  jaxbench list my_idea.py
+"""
+
+
 def show_report(report: dict[str, Any], as_json: bool) -> None:
     """Print a report on stdout."""
     if as_json:
@@ -233,10 +254,17 @@ def show_report(report: dict[str, Any], as_json: bool) -> None:
         terminal.render(report, terminal.console_for(sys.stdout))
 
 
-@cli.command(name="list")
-def list_names() -> None:
-    """List studies, tracks, models and interventions, one line each."""
+@cli.command(name="list", help=LIST_HELP)
+@click.argument("name", required=False)
+def list_names(name: str | None) -> None:
+    """List studies, tracks, models and interventions, or show one of them."""
     from jaxbench import config, registry
+
+    if name is not None:
+        from jaxbench.description import describe
+
+        click.echo(describe(name))
+        return
 
     groups = {"studies": config.available()}
     groups |= {kind: registry.available(kind) for kind in registry.KINDS}

@@ -27,7 +27,7 @@ from pydantic import (
 )
 
 from jaxbench import toml_text
-from jaxbench.base import Intervention, JaxbenchError, Model, Track
+from jaxbench.base import JaxbenchError
 from jaxbench.ledger import LEDGER
 
 FIRST_TUNING_SEED = 100
@@ -260,22 +260,6 @@ def digest(config: Config) -> str:
     content["sources"] = dict(config._origin.sources)
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def check_features(arm: str, intervention: Intervention, model: Model, track: Track) -> None:
-    """Refuse an arm whose intervention needs what neither its model nor the track offers.
-
-    Raises:
-        ConfigError: naming what is missing and what there is.
-    """
-    offered = model.features | track.features
-    missing = sorted(intervention.requires - offered)
-    if missing:
-        raise ConfigError(
-            f"arms.{arm}: {intervention.name} needs a model or track that is"
-            f" {' and '.join(missing)}; {model.name} on {track.name} is"
-            f" {', '.join(sorted(offered)) or 'neither'}"
-        )
 
 
 # --------------------------------------------------------------------------------------------------

@@ -17,10 +17,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from jaxbench import registry, toml_text
-from jaxbench.base import Intervention, JaxbenchError
+from jaxbench.base import Intervention, JaxbenchError, Model
 from jaxbench.config import Config, ConfigError, Origin
 from jaxbench.config_messages import explain, message, shown, valid_keys
 from jaxbench.config_sweep import expand
+from jaxbench.fit import check_features, check_fit
 from jaxbench.registry import nearest
 from jaxbench.toml_text import Place, contains
 
@@ -68,6 +69,8 @@ def resolve(
         use: Check(changed_document(plain, quick_table if use else {}, assignments), origin)
         for use in {quick, bool(quick_table)}
     }
+    if not problems and not checks[quick].problems:
+        checks[quick].fits()
     problems.update(checks[quick].problems)
     for use, check in checks.items():
         for place, problem in check.problems.items():
@@ -124,6 +127,7 @@ class Check:
         self.problems: dict[Place, str] = dict(self.sweep.problems)
         self.sources: dict[str, str] = {}
         self.config: Config | None = None
+        self.track: Any = None
         self.interventions: dict[str, Intervention] = {}
         self.filled = copy.deepcopy(self.document)
         self.filled.setdefault("comparisons", copy.deepcopy(DEFAULT_COMPARISONS))
@@ -215,11 +219,53 @@ class Check:
         return None if filled is None else {"name": choice["name"], **filled}
 
     def choices(self) -> None:
-        """Check the study's track and model."""
+        """Check the study's track and model; build the track."""
         for kind, key in (("tracks", "track"), ("models", "model")):
             filled = self.choice(kind, (key,), self.table(key))  # type: ignore[arg-type]
             if filled is not None:
                 self.filled[key] = filled
+                if key == "track":
+                    self.track = self.built("tracks", ("track", "name"), filled)
+
+    def built(self, kind: registry.Kind, place: Place, filled: dict[str, Any], **given: Any) -> Any:
+        """Build a track or model from its checked options; None where that fails."""
+        options = {name: value for name, value in filled.items() if name != "name"}
+        component = registry.load(kind, filled["name"], self.base_folder)
+        try:
+            return component.make(options, **given)
+        except JaxbenchError as error:
+            self.problem(place, str(error))
+        except Exception as error:
+            self.problem(place, f"{component.name}.build: {type(error).__name__}: {error}")
+        return None
+
+    def fits(self) -> None:
+        """Check that every arm's model fits the track, and its intervention both of them."""
+        models: dict[str, Model | None] = {}
+        for arm, intervention in self.interventions.items():
+            own = self.filled["arms"][arm].get("model")
+            place: Place = ("arms", arm, "model") if own else ("model",)
+            choice = own or self.filled["model"]
+            identity = json.dumps(choice, sort_keys=True, default=str)
+            if identity not in models:
+                models[identity] = self.fitting((*place, "name"), choice)
+            model = models[identity]
+            if model is not None:
+                try:
+                    check_features(intervention, model, self.track)
+                except JaxbenchError as error:
+                    self.problem(("arms", arm, "intervention"), str(error))
+
+    def fitting(self, place: Place, choice: dict[str, Any]) -> Model | None:
+        """Build a model and check that it fits the track; None where that fails."""
+        model: Model | None = self.built("models", place, choice, outputs=self.track.output_size)
+        if model is not None:
+            try:
+                check_fit(model, self.track)
+            except JaxbenchError as error:
+                self.problem(place, str(error))
+                return None
+        return model
 
     # ----------------------------------------------------------------------------------------------
     # Arms

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from jaxbench import judging
+from jaxbench import hooks, judging
 from jaxbench.base import JaxbenchError, Signature
 from jaxbench.config import Comparison
 from jaxbench.plan import Plan
@@ -218,7 +218,14 @@ def judged(
         for side in sides_at_start(signature)
         if side in sides
     }
-    result = judging.judge(signature, trained, at_start)
+    try:
+        result = judging.judge(signature, trained, at_start)
+    except JaxbenchError:
+        raise
+    except Exception as error:
+        intervention = plan.arms[idea].recipe.intervention.name
+        owner = hooks.Owner("intervention", intervention, hooks.file_of(signature.evaluate))
+        raise owner.raised(f"the signature {signature.name}", error) from error
     if result.rule_digest != plan.rule_digests[idea][result.name]:
         raise JaxbenchError(
             f"the rule of the signature {result.name!r} changed while the study ran; run it "

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jaxbench import judging, registry
 from jaxbench.base import Metric, Signature, Track
-from jaxbench.config import Comparison, Config, check_features
+from jaxbench.config import Comparison, Config
 from jaxbench.training.runs import Recipe, Run, Schedule, Source
 
 
@@ -104,6 +105,16 @@ class Plan:
             for seed in seeds
         ]
 
+    def range_of(self, name: str) -> tuple[float, float]:
+        """Give the values of a hyperparameter that make sense in every arm that tunes it."""
+        declared = [
+            self.arms[arm].recipe.intervention.hyper[name]
+            for arm, grid in self.grids.items()
+            if name in grid and name in self.arms[arm].recipe.intervention.hyper
+        ]
+        lows, highs = [each.low for each in declared], [each.high for each in declared]
+        return max(lows, default=-math.inf), min(highs, default=math.inf)
+
     def extended(self, beyond: Mapping[str, Sequence[float]]) -> Plan:
         """Add values to the grids of all arms that tune these hyperparameters."""
         grids = {
@@ -118,8 +129,7 @@ def make_plan(config: Config) -> Plan:
     """Build a study's track, models and interventions, and match its tuning trials.
 
     Raises:
-        JaxbenchError: an arm that does not fit its track or model, or unequal trials where
-            `parity = "strict"`.
+        JaxbenchError: unequal trials where `parity = "strict"`.
     """
     folder = config.base_folder
     from_track = registry.load("tracks", config.track.name, folder)
@@ -132,7 +142,6 @@ def make_plan(config: Config) -> Plan:
         model = from_model.make(choice.options, outputs=track.output_size)
         component = registry.load("interventions", arm.intervention, folder)
         intervention = component.make(arm.options)
-        check_features(name, intervention, model, track)
         sources = {
             "track": source_of(from_track, config.track.options),
             "model": source_of(from_model, choice.options),

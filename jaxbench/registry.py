@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import difflib
 import functools
 import hashlib
 import importlib
@@ -21,12 +20,14 @@ import traceback
 import types
 import typing
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, Literal
 
+from jaxbench import hooks
 from jaxbench.base import Intervention, JaxbenchError, Model, Track
+from jaxbench.nearest import nearest
 
 if typing.TYPE_CHECKING:
     import pydantic
@@ -65,18 +66,12 @@ class Component:
                 f"{self.name!r} builds no {expected.__name__}, but a {type(built).__name__}; name "
                 f"a file whose `build` returns a jaxbench.base.{expected.__name__}"
             )
-        return built
+        return hooks.guarded(built, self.source_path)
 
 
 # --------------------------------------------------------------------------------------------------
 # Names
 # --------------------------------------------------------------------------------------------------
-
-
-def nearest(name: str, names: Iterable[str]) -> str:
-    """Return `; did you mean X?` for the nearest of `names`, or nothing where none is near."""
-    close = difflib.get_close_matches(name, list(names), n=1, cutoff=0.55)
-    return f"; did you mean {close[0]}?" if close else ""
 
 
 def is_path(name: str) -> bool:

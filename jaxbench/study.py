@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxbench import judging
+from jaxbench import hooks, judging
 from jaxbench.base import JaxbenchError
 from jaxbench.config import FIRST_TUNING_SEED
 from jaxbench.explanation import (
@@ -202,7 +202,7 @@ def tune(trainer: Trainer) -> tuple[Plan, dict[str, Tuning]]:
         on_grid = evaluation_seeds if trainer.evaluate == "grid" else ()
         trainer.train(plan.parity.configurations, (*tuning_seeds, *on_grid))
         tunings = {arm: select(trainer, plan, arm) for arm in plan.arms}
-        beyond = values_beyond(tunings) if protocol.extend_grid else {}
+        beyond = values_beyond(plan, tunings) if protocol.extend_grid else {}
         if not beyond or extension == GRID_EXTENSIONS:
             break
         plan = plan.extended(beyond)
@@ -256,19 +256,39 @@ def select(trainer: Trainer, plan: Plan, arm: str) -> Tuning:
             scores = np.array([[run.validation for run in row] for row in rows])
             selection = judging.select(scores, direction)
     except JaxbenchError as error:
-        raise JaxbenchError(f"arms.{arm}: {error}") from error
+        lost = [run for row in rows for run in row if run.diverged_at is not None]
+        raise divergence(trainer, arm, lost, error) from error
     return Tuning(configurations, scores, selection)
 
 
-def values_beyond(tunings: Mapping[str, Tuning]) -> dict[str, list[float]]:
-    """Give the next value of every hyperparameter that some arm has best at an edge."""
+def divergence(
+    trainer: Trainer, arm: str, lost: Sequence[TrainedRun], error: Exception
+) -> JaxbenchError:
+    """Say why an arm could not be tuned, and which hook made its runs diverge, if one did."""
+    text = f"arms.{arm}: {error}"
+    cause = trainer.engine.cause_of_divergence(lost[0]) if lost else None
+    if cause is None:
+        return JaxbenchError(text)
+    name = lost[0].run.recipe.intervention.name
+    hook = f"{hooks.place_of(cause.hook)}: {cause.name} of the intervention {name}"
+    return hooks.HookError(f"{hook} {cause.text} ({text})")
+
+
+def values_beyond(plan: Plan, tunings: Mapping[str, Tuning]) -> dict[str, list[float]]:
+    """Give the next value of every hyperparameter that some arm has best at an edge.
+
+    It stays inside the range of every arm that tunes it: a step beyond a bound ends on the bound,
+    and from the bound there is none.
+    """
     beyond: dict[str, set[float]] = {}
     for tuning in tunings.values():
         for name, side in tuning.edges.items():
             if side is not None and tuning.best[name] > 0:
                 values = sorted({point[name] for point in tuning.configurations})
-                further = judging.geometric_extension(values, side)
-                beyond.setdefault(name, set()).add(further)
+                low, high = plan.range_of(name)
+                further = min(max(judging.geometric_extension(values, side), low), high)
+                if not values[0] <= further <= values[-1]:
+                    beyond.setdefault(name, set()).add(further)
     return {name: sorted(values) for name, values in beyond.items()}
 
 

@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from jaxbench import config, study
+from jaxbench import config, judging, study
 from jaxbench.base import JaxbenchError, Progress
+from jaxbench.interventions import stability_penalty
+from jaxbench.plan import make_plan
 from jaxbench.reporting import strict_json
 from jaxbench.reporting.audit import audit_file
 from jaxbench.reporting.schema import check_report
@@ -194,6 +196,28 @@ def test_extend_grid_widens_both_arms_until_the_best_is_inside_or_three_times() 
         rates = sorted(trial["cfg"]["learning_rate"] for trial in bench[side]["sweep"])
         assert rates == pytest.approx([0.0001, 0.0003, 0.0009, 0.0027, 0.0081])
         assert bench[side]["edge_of_grid"] == {"learning_rate": "high"}
+
+
+def test_a_grid_grows_to_the_bounds_of_its_hyperparameter_and_no_further() -> None:
+    """Best at an edge: the next value is three times as far, or the bound, or none at the bound."""
+    document = copy.deepcopy(SMALL) | {"arms": copy.deepcopy(PENALTY)}
+    document["arms"]["idea"] |= {"fixed": {"weight": 3.0}, "grid": {"sigma": [0.2, 0.4]}}
+
+    def beyond(values: list[float], best: int) -> dict[str, list[float]]:
+        document["arms"]["idea"]["grid"]["sigma"] = values
+        plan = make_plan(config.from_run(document))
+        scores = np.ones((len(values), 2))
+        scores[best] = 0.0
+        points = [{"learning_rate": 0.003, "sigma": value} for value in values]
+        tuned = study.Tuning(points, scores, judging.select(scores, "lower"))
+        return study.values_beyond(plan, {"idea": tuned})
+
+    sigma = stability_penalty.build().hyper["sigma"]
+    assert (sigma.low, sigma.high) == (0.0, 1.0)
+    assert beyond([0.2, 0.3], 1) == {"sigma": [pytest.approx(0.9)]}
+    assert beyond([0.2, 0.4], 1) == {"sigma": [1.0]}
+    assert beyond([0.2, 1.0], 1) == {}
+    assert beyond([0.3, 1.0], 0) == {"sigma": [pytest.approx(0.1)]}
 
 
 def test_an_arm_that_always_diverges_cannot_be_tuned() -> None:

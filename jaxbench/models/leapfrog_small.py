@@ -173,6 +173,7 @@ def build(
         name="leapfrog_small",
         summary="a driven oscillator of low-rank force, stepped by leapfrog, with a linear head",
         options={"hidden": hidden, "rank": rank, "max_rank": columns, "dt": dt},
+        reads="sequences [samples, steps, features]",
         features=frozenset({"recurrent", "reversible", "low_rank_force"}),
         init=init,
         apply=apply,

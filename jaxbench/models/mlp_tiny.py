@@ -104,6 +104,7 @@ def build(
         name="mlp_tiny",
         summary="a perceptron of rectified linear units with a linear head",
         options={"hidden": hidden},
+        reads="vectors [samples, ..., features]",
         features=frozenset({"relu_mlp", "hidden_units"}),
         init=init,
         apply=apply,

@@ -201,6 +201,7 @@ def build(
         name="node_small",
         summary="a neural ordinary differential equation of one hidden layer",
         options={"hidden": hidden, "time_step": time_step, "tolerance": tolerance},
+        reads="sequences [samples, steps, features] with the state among the features",
         features=frozenset({"hidden_units"}),
         init=init,
         apply=apply,

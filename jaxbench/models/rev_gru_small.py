@@ -162,6 +162,7 @@ def build(
         name="rev_gru_small",
         summary="one reversible GRU layer with a linear head",
         options={"hidden": hidden, "z_min": z_min},
+        reads="sequences [samples, steps, features]",
         features=frozenset({"recurrent", "reversible"}),
         init=init,
         apply=apply,

@@ -190,6 +190,7 @@ def build(
         name="ring_mp",
         summary="a recurrent network of nodes that pass messages to their neighbours",
         options=options,
+        reads="sequences [samples, steps, features]",
         features=frozenset({"message_passing"}),
         init=init,
         apply=apply,

@@ -268,6 +268,7 @@ def build(*, outputs: int, hidden: Annotated[int, Ge(1)] = 32) -> Model:
         name="rnn_small",
         summary="one GRU layer with a linear head",
         options={"hidden": hidden},
+        reads="sequences [samples, steps, features]",
         features=frozenset({"recurrent", "hidden_units", "gates", "inputs"}),
         init=init,
         apply=apply,

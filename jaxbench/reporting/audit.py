@@ -22,8 +22,8 @@ from jaxbench.reporting.written import Written, read_document
 from jaxbench.toml_text import Place, dotted
 
 ALONE = "nothing in the report says what it should be"
-SHOWN = 40
-"""Lines of each kind that are printed; JSON gives all."""
+SHOWN = 10
+"""Lines that are printed of what agrees and what cannot be checked, unless all are wanted."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,8 +131,12 @@ def audit_file(path: str | os.PathLike[str]) -> Audit:
 # --------------------------------------------------------------------------------------------------
 
 
-def render(result: Audit, console: Console) -> None:
-    """Print an audit: contradictions first, then weaknesses, what agrees, and what is left."""
+def render(result: Audit, console: Console, *, everything: bool = False) -> None:
+    """Print an audit: contradictions first, then weaknesses, what agrees, and what is left.
+
+    Contradictions and weaknesses are printed in full, the rest shortened unless `everything`.
+    """
+    most = None if everything else SHOWN
     console.print(Text(result.summary, style="green" if result.clean else "red"))
     wrong = [
         (dotted(check.place), check.stated, check.expected, check.because)
@@ -142,11 +146,11 @@ def render(result: Audit, console: Console) -> None:
     weak = [(each.kind, each.text) for each in result.weaknesses]
     _list("Weak", ("what", "why"), weak, console)
     right = collapsed(result.by_status("agrees"), lambda check: check.because)
-    _list("Agrees", ("where", "stated", "because"), right, console)
+    _list("Agrees", ("where", "stated", "because"), right, console, most)
     left = [(where, stated) for where, stated, _ in collapsed(result.by_status("unchecked"))]
-    _list("Cannot be checked", ("where", "stated"), left, console)
+    _list("Cannot be checked", ("where", "stated"), left, console, most)
     texts = [(dotted(place),) for place in result.texts]
-    _list("Sentences of which no more was read", ("where",), texts, console)
+    _list("Sentences of which no more was read", ("where",), texts, console, most)
 
 
 def collapsed(
@@ -171,13 +175,17 @@ def collapsed(
 
 
 def _list(
-    title: str, headings: tuple[str, ...], rows: Sequence[Sequence[str]], console: Console
+    title: str,
+    headings: tuple[str, ...],
+    rows: Sequence[Sequence[str]],
+    console: Console,
+    most: int | None = None,
 ) -> None:
     if not rows:
         return
     table = terminal.make_table(*headings)
-    for row in rows[:SHOWN]:
+    for row in rows[:most]:
         terminal.add_row(table, row)
     terminal.section(f"{title} ({len(rows)})", console, table)
-    if len(rows) > SHOWN:
-        console.print(Text(f"... and {len(rows) - SHOWN} more; --json gives all"))
+    if most is not None and len(rows) > most:
+        console.print(Text(f"... and {len(rows) - most} more; --all prints them, --json too"))

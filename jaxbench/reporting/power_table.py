@@ -192,6 +192,13 @@ def render(plan: Plan, console: Console) -> None:
         style = "bold" if line.seeds == plan.seeds else ""
         terminal.add_row(table, [*cells, terminal.number(line.attainable_p), note], style)
     terminal.section("Power of the paired test", console, table)
+    correction = " after correction" if plan.hypotheses > 1 else ""
+    console.print(
+        Text(
+            f"smallest p: the least that the exact sign-flip test can give with so many pairs"
+            f"{correction}, however large the effect."
+        )
+    )
     console.print(
         Text(f"Fewer than {plan.least} seeds cannot reach significance, whatever the effect.")
     )

@@ -121,6 +121,7 @@ def bench_report(results: Results) -> dict[str, Any]:
         "cost": {
             "seconds": results.seconds,
             "compile_seconds": sum(each.compile_seconds for each in programs),
+            "compile_wait_seconds": sum(each.wait_seconds for each in programs),
             "run_seconds": sum(each.run_seconds for each in programs),
             "peak_bytes": cost.peak_bytes(results.engine.devices),
             "compact": [dataclasses.asdict(timing) for timing in results.compact],

@@ -85,7 +85,8 @@ def headline(report: Mapping[str, Any], console: Console) -> None:
 def tuning(bench: Mapping[str, Any], console: Console) -> None:
     """Print every configuration that each arm tried, with the chosen ones and their edges.
 
-    Of more than four arms, only what was chosen.
+    They are sorted by their values; those that parity added say so.  Of more than four arms, only
+    what was chosen.
     """
     arms = bench["arms"]
     split = bench["protocol"]["selected_on"]
@@ -95,20 +96,27 @@ def tuning(bench: Mapping[str, Any], console: Console) -> None:
     table = make_table(
         "arm", *varied, f"{split} {bench['metric']['name']}", "std", "diverged", "", "edge"
     )
+    filled = bench["protocol"]["parity"].get("added") or {}
     for name, arm in arms.items():
         sides = arm.get("edge_of_grid", {}).items()
         edges = ", ".join(f"{side} {key}" for key, side in sides if side)
-        for trial in arm["sweep"]:
+        for trial in sorted(arm["sweep"], key=lambda trial: _order(trial["cfg"], varied)):
             chosen = trial["selected"]
             if len(arms) > MANY_ARMS and not chosen:
                 continue
-            marks = ["chosen", edges] if chosen else ["", ""]
+            added = "added" if trial["cfg"] in filled.get(name, ()) else ""
+            notes = ", ".join(filter(None, ("chosen" if chosen else "", added)))
+            marks = [notes, edges if chosen else ""]
             cells = [number(trial["cfg"].get(key)) for key in varied]
             lost = trial.get("diverged")
             lost = len(lost) if isinstance(lost, Sequence) else lost or 0
             row = [name, *cells, number(trial["mean"]), number(trial.get("std")), number(lost)]
             add_row(table, [*row, *marks], "bold" if chosen else "")
     section("Tuning", console, table)
+    if any(filled.values()):
+        console.print(
+            Text("added: not asked for in the config, so that every arm tries equally many.")
+        )
     if bench["protocol"].get("asymmetric"):
         console.print(Text("The arms were selected by different rules (protocol v1).", "yellow"))
 
@@ -312,6 +320,13 @@ def cost(bench: Mapping[str, Any], console: Console) -> None:
             add_row(table, [key.replace("_", " "), *map(number, values)])
     if table.row_count:
         section("Cost", console, table)
+        if "compile_wait_seconds" in columns["whole study"]:
+            console.print(
+                Text(
+                    "Compile seconds are the sum over programs, which compile two at a time beside "
+                    "training; compile wait seconds are what training stood still for."
+                )
+            )
 
 
 def compact(bench: Mapping[str, Any], console: Console) -> None:
@@ -357,9 +372,20 @@ def _keys(tables: Iterable[Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(key for table in tables for key in table))
 
 
+def _order(configuration: Mapping[str, Any], names: Iterable[str]) -> list[tuple[int, float, str]]:
+    """Give a key that sorts configurations by these hyperparameters, numbers before words."""
+    values = [configuration.get(name) for name in names]
+    return [
+        (0, value, "") if isinstance(value, int | float) else (1, 0.0, str(value))
+        for value in values
+    ]
+
+
 def _interval(interval: Mapping[str, Any] | None) -> str:
     """Write an interval."""
     if not interval:
         return "-"
+    if interval["low"] is None and interval["high"] is None:
+        return f"too few pairs for a bounded one at {100 * interval['confidence']:.3g} %"
     low, high = (number(interval[end], signed=True, missing="unbounded") for end in ("low", "high"))
     return f"{low} to {high} ({100 * interval['confidence']:.3g} %)"

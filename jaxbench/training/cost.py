@@ -21,13 +21,16 @@ class ProgramCost:
 
     Attributes:
         name: of the program.
-        compile_seconds: to trace, lower and compile, partly while other programs ran.
+        compile_seconds: wall time to trace, lower and compile it; other programs compile and run
+            on the same cores meanwhile, so that the sum over programs is more than what was waited.
+        wait_seconds: for how long training stood still until it was compiled.
         temporary_bytes: its temporary memory on all devices, if the backend tells.
         run_seconds, calls: how long it ran, and how often.
     """
 
     name: str
     compile_seconds: float
+    wait_seconds: float = 0.0
     temporary_bytes: int | None = None
     run_seconds: float = 0.0
     calls: int = 0

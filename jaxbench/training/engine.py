@@ -17,9 +17,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxbench.base import Progress
+from jaxbench.base import JaxbenchError, Progress
 from jaxbench.training.cost import Group, steps_of
 from jaxbench.training.executables import Executable
+from jaxbench.training.failures import Cause, cause_of_divergence, tracing_error
 from jaxbench.training.keys import stage_key
 from jaxbench.training.layout import Layout, automatic
 from jaxbench.training.memory import run_bytes
@@ -92,7 +93,7 @@ class Engine:
             keep: of which runs to keep the trained parameters and states.
         """
         work = sum(run.recipe.schedule.epochs for run in runs)
-        self.progress.start(work, f"training {len(runs)} runs")
+        self.progress.start(work, f"training {len(runs)} runs, in run-epochs")
         trained: dict[int, TrainedRun] = {}
         for members in _grouped(runs, lambda run: run.recipe.training_key).values():
             trained |= self._train_group(members, keep)
@@ -141,6 +142,13 @@ class Engine:
             stacked = block.take(self._call(block, "start")[0])
             fixed += [_row(stacked, row) for row in range(len(rows))]
         return fixed
+
+    def cause_of_divergence(self, each: TrainedRun) -> Cause | None:
+        """Find the hook of its intervention that made a run diverge, if one did."""
+        recipe, step = each.run.recipe, each.diverged_at
+        if step is None:
+            return None
+        return cause_of_divergence(recipe, self._consts_for(recipe), _input(each.run), step)
 
     # One group of runs ---------------------------------------------------------------------------
 
@@ -373,7 +381,13 @@ class Engine:
         key = (recipe.training_key if training else recipe.full_key, name, layout)
         if key not in self._executables:
             arguments = self._arguments(block, trees, shared)
-            self._executables[key] = Executable(layout, function_of(recipe, name), name, arguments)
+            try:
+                made = Executable(layout, function_of(recipe, name), name, arguments)
+            except JaxbenchError:
+                raise
+            except Exception as error:
+                raise tracing_error(recipe, name, error) from error
+            self._executables[key] = made
             self.groups[recipe.training_key].programs.append(self._executables[key].cost)
         return self._executables[key]
 

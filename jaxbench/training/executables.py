@@ -71,8 +71,10 @@ class Executable:
 
     def __call__(self, *arguments: Any) -> Any:
         """Run it and wait for its results."""
+        asked = time.perf_counter()
         compiled = self._compiled.result()
         began = time.perf_counter()
+        self.cost.wait_seconds += began - asked
         results = jax.block_until_ready(compiled(*arguments))
         self.cost.run_seconds += time.perf_counter() - began
         self.cost.calls += 1

@@ -84,7 +84,7 @@ class Program:
         }
         fixed = Fixed(data, params0, keys)
         ctx = self.context(consts, run, fixed)
-        opt_state = self._optimizer(ctx).on_tree.init(params0)
+        opt_state = self.optimizer(ctx).on_tree.init(params0)
         state = intervention.init_state(ctx)
         return fixed, Carry(params0, opt_state, state, jnp.array(-1, jnp.int32))
 
@@ -95,7 +95,7 @@ class Program:
         consts, number = shared
         intervention = self.recipe.intervention
         ctx = self.context(consts, run, fixed)
-        optimizer = self._optimizer(ctx)
+        optimizer = self.optimizer(ctx)
         train = fixed.data.train
         limit = DIVERGENCE_FACTOR * self.recipe.track.constant_loss(train.targets)
 
@@ -205,7 +205,8 @@ class Program:
             track=self.recipe.track,
         )
 
-    def _optimizer(self, ctx: Context) -> FlatOptimizer:
+    def optimizer(self, ctx: Context) -> FlatOptimizer:
+        """The optimizer as the intervention wraps it."""
         optimizer = optax.adam(ctx.hyper["learning_rate"])
         clip = self.recipe.schedule.clip_norm
         if clip is not None:

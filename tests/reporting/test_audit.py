@@ -481,9 +481,9 @@ def test_diverged_runs_are_flagged_and_have_no_mean() -> None:
 # --------------------------------------------------------------------------------------------------
 
 
-def rendered(result: Audit) -> str:
+def rendered(result: Audit, *, everything: bool = False) -> str:
     stream = io.StringIO()
-    render(result, Console(file=stream, markup=False, width=100))
+    render(result, Console(file=stream, markup=False, width=100), everything=everything)
     return stream.getvalue()
 
 
@@ -496,7 +496,14 @@ def test_everything_is_printed_and_strict_json() -> None:
         assert as_json["clean"] is (name != "R0")
         counts = [len(as_json[status]) for status in ("agrees", "contradicts", "unchecked")]
         assert sum(counts) == len(result.checks)
-    assert "more; --json gives all" in rendered(audit(REPORTS["ours"]))
+    ours = audit(REPORTS["ours"])
+    short, whole = rendered(ours), rendered(ours, everything=True)
+    assert "more; --all prints them, --json too" in short
+    assert "more; --all" not in whole
+    assert len(whole.splitlines()) > len(short.splitlines())
+    assert short.index("Weak (") < short.index("Agrees (") < short.index("Cannot be checked (")
+    for each in ours.weaknesses:
+        assert " ".join(each.text.split())[:60] in " ".join(short.split())
 
 
 @pytest.mark.parametrize(

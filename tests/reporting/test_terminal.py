@@ -88,6 +88,30 @@ def test_a_family_is_a_table_of_its_points_and_many_arms_are_summed_up() -> None
     assert "keep-32" not in cost
 
 
+def test_tuning_is_sorted_and_what_parity_added_says_so() -> None:
+    report = sample_report()
+    bench = report["bench_report"]
+    sweep = bench["arms"]["baseline"]["sweep"]
+    added = {**sweep[0], "cfg": {"learning_rate": 0.003, "weight": 0.0}}
+    bench["arms"]["baseline"]["sweep"] = [*sweep, added]
+    bench["protocol"]["parity"]["added"] = {"baseline": [added["cfg"]]}
+    text = shown(report)
+    rows = re.findall(r"\nbaseline +(0\.\d+) +0 .*", text)
+    assert rows == ["0.001", "0.003", "0.01"]
+    assert re.search(r"\nbaseline +0\.003 .* 0 +added", text)
+    assert "added: not asked for in the config" in text
+    assert "added" not in shown(sample_report())
+
+
+def test_an_interval_that_too_few_pairs_leave_open_says_so() -> None:
+    report = sample_report()
+    judged = report["bench_report"]["comparison"]
+    judged["intervals"]["sign_flip"] |= {"low": None, "high": None}
+    assert re.search(
+        r"interval \(sign flips\) +too few pairs for a bounded one at 95 %", shown(report)
+    )
+
+
 def test_a_diverged_run_is_called_so() -> None:
     from jaxbench.judging import compare
 
