@@ -127,13 +127,6 @@ def assignment(ctx: click.Context, parameter: click.Parameter, values: Any) -> l
     return [tuple(value.split("=", 1)) for value in values]
 
 
-def default_out() -> str:
-    """Name the folder for results where none is given."""
-    from jaxbench import storage
-
-    return storage.default_out()
-
-
 RUN_HELP = """Train, judge and report a study.
 
 CONFIG is the name of a study (see `jaxbench list`) or the path of a TOML file.
@@ -171,8 +164,7 @@ stands beside it and is not valid then.
     help=f"The most seeds of --until-decided.  [default: {MAX_SEEDS}]",
 )
 @click.option(
-    "--out", type=click.Path(), default=lambda: default_out(),
-    show_default="results; runs in a clone of jaxbench, whose results are committed",
+    "--out", type=click.Path(), default="results", show_default=True,
     help="The folder for results: OUT/<study>/<run id>/report.json, and ledger.jsonl.",
 )  # fmt: skip
 @click.option("--quick", is_flag=True, help="Lay the config's [quick] table over it.")

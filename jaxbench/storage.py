@@ -15,19 +15,12 @@ from jaxbench.reporting import strict_json
 
 RUN_ID_LENGTH = 12
 REPORT = "report.json"
-COMMITTED = "COMMITTED.md"
-"""Marks a results folder that is under version control: `run` writes there only when told to."""
 
 
 class StorageError(JaxbenchError):
     """A result could not be written although everything before went well."""
 
     exit_code = 1
-
-
-def default_out() -> str:
-    """Name the folder for results where none is given: `results`, unless those are committed."""
-    return "runs" if Path("results", COMMITTED).exists() else "results"
 
 
 def run_id(digest: str) -> str:

@@ -154,18 +154,3 @@ def test_a_json_file_is_there_as_a_whole_or_not_at_all(
         storage.write_json(path, {"a": 2})
     assert json.loads(path.read_text()) == {"a": [1, None]}
     assert [each.name for each in path.parent.iterdir()] == ["x.json"]
-
-
-def test_committed_results_are_not_written_to_unasked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In a clone the marker is there, and `runs` is ignored by git."""
-    monkeypatch.chdir(tmp_path)
-    assert storage.default_out() == "results"
-    (tmp_path / "results").mkdir()
-    assert storage.default_out() == "results"
-    (tmp_path / "results" / storage.COMMITTED).touch()
-    assert storage.default_out() == "runs"
-    clone = Path(__file__).parents[1]
-    assert (clone / "results" / storage.COMMITTED).exists()
-    assert "/runs/" in (clone / ".gitignore").read_text().split()
