@@ -61,7 +61,7 @@ def study(monkeypatch: pytest.MonkeyPatch) -> Callable[[Study], None]:
     return put
 
 
-def judged(config: Any, *, progress: Any) -> dict[str, Any]:
+def judged(config: Any, *, progress: Any, **_: Any) -> dict[str, Any]:
     """Stand for a study: report, with progress and with noise on stdout."""
     progress.stage("compiling train")
     progress.start(2, "2 runs")
@@ -114,7 +114,7 @@ def test_quiet_says_nothing_but_the_report(here: Path, study: Callable[[Study], 
 def test_options_reach_the_config(here: Path, study: Callable[[Study], None]) -> None:
     seen = []
 
-    def look(config: Any, *, progress: Any) -> dict[str, Any]:
+    def look(config: Any, *, progress: Any, **_: Any) -> dict[str, Any]:
         seen.append(config)
         return judged(config, progress=progress)
 
@@ -139,7 +139,7 @@ def test_every_study_is_a_look_at_its_baseline(here: Path, study: Callable[[Stud
     """A study made again is the same look; with other seeds or another idea it is one more."""
     results: list[tuple[str, float]] = []
 
-    def next_one(config: Any, *, progress: Any) -> dict[str, Any]:
+    def next_one(config: Any, *, progress: Any, **_: Any) -> dict[str, Any]:
         report = judged(config, progress=progress)
         bench = report["bench_report"]
         identity, p_value = results[-1]
@@ -396,7 +396,7 @@ def test_output_that_the_terminal_cannot_show_stops_nothing(here: Path) -> None:
 def test_ctrl_c_ends_at_once_though_a_thread_is_busy(here: Path) -> None:
     (here / "busy.py").write_text(
         "import threading, time\n"
-        "def run_study(config, *, progress):\n"
+        "def run_study(config, *, progress, **_):\n"
         "    threading.Thread(target=time.sleep, args=(600,)).start()\n"
         "    progress.stage('compiling for ever')\n"
         "    time.sleep(600)\n"
