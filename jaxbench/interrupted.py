@@ -80,24 +80,16 @@ def open_checkpoints(
     if force and place.exists():
         remove_folder(place)
         before = None
-    if every is None and not resume:
-        if before is not None:
-            raise interrupted_before(place)
-        return None
+    if before is not None and not resume:
+        raise ResumeError(
+            f"this study was interrupted, and its checkpoints are in {place}: --resume continues "
+            f"it, --force begins anew"
+        )
     if before is None and resume:
         refuse_others(folder, config)
-    checkpoints = Checkpoints(place, about(config, width), every or (before or {}).get("every", 1))
-    if checkpoints.any and not resume:
-        raise interrupted_before(place)
-    return checkpoints
-
-
-def interrupted_before(place: Path) -> ResumeError:
-    """Say that there is something that would be lost."""
-    return ResumeError(
-        f"this study was interrupted, and its checkpoints are in {place}: --resume continues it, "
-        f"--force begins anew"
-    )
+    if every is None and not resume:
+        return None
+    return Checkpoints(place, about(config, width), every or (before or {}).get("every", 1))
 
 
 def refuse_others(folder: Path, config: Config) -> None:

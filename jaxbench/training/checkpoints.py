@@ -274,7 +274,8 @@ def packed(rows: Sequence[Row]) -> tuple[dict[str, np.ndarray], list[dict[str, A
     for number, row in enumerate(rows):
         for name, value in row.items():
             groups.setdefault((name, value.shape, str(value.dtype)), []).append(number)
-    arrays, table = {}, []
+    arrays: dict[str, np.ndarray] = {}
+    table: list[dict[str, Any]] = []
     for (name, shape, dtype), members in groups.items():
         label = f"array{len(table)}"
         table.append({"name": name, "rows": members, "shape": list(shape), "dtype": dtype})
