@@ -17,7 +17,7 @@ from jaxbench.base import JaxbenchError
 from jaxbench.commands.audit import audit
 from jaxbench.commands.calibrate import calibrate
 from jaxbench.commands.compare import compare
-from jaxbench.commands.output import stdout_on_stderr
+from jaxbench.commands.output import cache_option, stdout_on_stderr
 from jaxbench.commands.power import power
 
 INTERRUPTED = 130
@@ -33,6 +33,8 @@ Examples:
   jaxbench list
   jaxbench run stability_penalty
   jaxbench run stability_penalty --quick --set training.epochs=3
+  jaxbench run stability_penalty --checkpoint-every 1
+  jaxbench run stability_penalty --resume
   jaxbench run my_study.toml --seeds 16 --out results
   jaxbench compare baseline.csv idea.csv --direction lower
   jaxbench audit report.json
@@ -44,10 +46,12 @@ Exit codes:
   0    done: the study was judged, whatever the verdict
   1    failure: an error in jaxbench, in a component, or in writing the report; or
        audit found contradictions
-  2    bad input: an unknown name, a wrong config or option, an unwritable folder
+  2    bad input: an unknown name, a wrong config or option, an unwritable folder,
+       checkpoints that do not fit
   130  interrupted (Ctrl-C)
 
-JAXBENCH_TRACEBACK=1 in the environment shows tracebacks.
+JAXBENCH_TRACEBACK=1 in the environment shows tracebacks; JAXBENCH_CACHE=FOLDER, or off, says
+where compiled programs are kept.
 """
 
 
@@ -60,8 +64,8 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
-        except KeyboardInterrupt:
-            stop("interrupted: nothing was written", INTERRUPTED)
+        except KeyboardInterrupt as interruption:
+            stop(str(interruption) or "interrupted: nothing was written", INTERRUPTED)
         except JaxbenchError as error:
             show_traceback()
             stop(f"error: {error}", getattr(error, "exit_code", 2))
@@ -143,6 +147,11 @@ With --until-decided the study begins with its seeds (8 by default) and adds as 
 --max-seeds, until a sequential test decides the primary comparison at alpha, however often it
 looked.  Tuning happens once, and seeds that ran are kept.  The p-value of a fixed number of seeds
 stands beside it and is not valid then.
+
+With --checkpoint-every a study that is interrupted or killed can be continued by --resume, with the
+same config, version and kind of device; its scores are those of a study that never stopped, to the
+bit.  The checkpoints lie beside where the report will, and vanish when it is written.  A study that
+is finished is shown, not run again, unless --force says so.
 """
 
 
@@ -168,6 +177,21 @@ stands beside it and is not valid then.
     help="The folder for results: OUT/<study>/<run id>/report.json, and ledger.jsonl.",
 )  # fmt: skip
 @click.option("--quick", is_flag=True, help="Lay the config's [quick] table over it.")
+@click.option(
+    "--checkpoint-every", type=click.IntRange(min=1), metavar="EPOCHS",
+    help="Write checkpoints: of what is training every so many epochs, of each block at its end.",
+)  # fmt: skip
+@click.option("--resume", is_flag=True, help="Continue from the checkpoints, writing on.")
+@click.option("--force", is_flag=True, help="Run from the beginning, whatever is there.")
+@click.option(
+    "--keep-params", is_flag=True,
+    help="Keep the evaluation runs' trained parameters beside the report.",
+)  # fmt: skip
+@click.option(
+    "--width", type=click.IntRange(min=1), metavar="RUNS",
+    help="How many runs a device trains at once.  [default: from its free memory; 1 on CPU]",
+)  # fmt: skip
+@cache_option
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 @click.option("--json", "as_json", is_flag=True, help="Print only the report, as JSON, on stdout.")
 def run(
@@ -178,29 +202,56 @@ def run(
     max_seeds: int | None,
     out: str,
     quick: bool,
+    checkpoint_every: int | None,
+    resume: bool,
+    force: bool,
+    keep_params: bool,
+    width: int | None,
+    cache: str | None,
     quiet: bool,
     as_json: bool,
 ) -> None:
     """Run a study."""
-    from jaxbench import config, devices, ledger, storage
+    from jaxbench import config, devices, interrupted, ledger, storage, trained_params
     from jaxbench.reporting import progress
 
     if max_seeds is not None and not until_decided:
         raise click.UsageError("--max-seeds goes with --until-decided")
+    if resume and force:
+        raise click.UsageError("--resume continues, --force begins anew: give one of them")
     most = None
     if until_decided:
         most = MAX_SEEDS if max_seeds is None else max_seeds
     with stdout_on_stderr():
-        devices.configure()
+        devices.configure(cache=cache)
         gc.set_threshold(GC_THRESHOLD)
         loaded = config.load(study, changes, seeds=seeds, max_seeds=most, quick=quick)
         identity = storage.run_id(config.digest(loaded))
-        storage.check_writable(storage.result_folder(out, loaded.name, identity))
+        folder = storage.result_folder(out, loaded.name, identity)
+        storage.check_writable(folder)
+        before = None if force else interrupted.finished(folder)
+        if before is None:
+            from jaxbench.study import run_study
 
-        from jaxbench.study import run_study
-
-        with progress.make(quiet) as reporter:
-            report = run_study(loaded, progress=reporter)
+            checkpoints = interrupted.open_checkpoints(
+                folder, loaded, every=checkpoint_every, width=width, resume=resume, force=force
+            )
+            options = {"--out": out, "--width": width, "--keep-params": keep_params}
+            with (
+                progress.make(quiet) as reporter,
+                interrupted.resumable(loaded, checkpoints, options),
+            ):
+                report = run_study(
+                    loaded,
+                    progress=reporter,
+                    width=width,
+                    checkpoints=checkpoints,
+                    keep_params=folder if keep_params else None,
+                )
+    if before is not None:
+        show_report(before, as_json)
+        click.echo(interrupted.not_again(folder, before, keep_params), err=as_json)
+        return
     problem: JaxbenchError | None = None
     try:
         report = ledger.enter(out, loaded, report)
@@ -209,6 +260,10 @@ def run(
     path = None
     try:
         path = storage.write_report(out, report)
+        if checkpoints is not None:
+            checkpoints.remove()
+        if not keep_params:
+            trained_params.remove(folder)
     except storage.StorageError as error:
         problem = error
     try:

@@ -6,6 +6,8 @@ import os
 import sys
 from collections.abc import MutableMapping
 
+from jaxbench.training import compilation_cache
+
 HOST_DEVICES = "--xla_force_host_platform_device_count"
 
 
@@ -16,12 +18,13 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
-def configure(environment: MutableMapping[str, str] = os.environ) -> bool:
+def configure(environment: MutableMapping[str, str] = os.environ, cache: str | None = None) -> bool:
     """Give XLA one host device a core, so that runs spread over all cores; return whether it acted.
 
     XLA:CPU works on small products with one core only, hence the devices.  numpy's small products
-    get one thread, which is faster beside XLA's.  Options that the user set stay as they are, and
-    nothing happens once jax is imported: the engine then uses the devices that are there.
+    get one thread, which is faster beside XLA's.  Compiled programs are kept in the folder `cache`
+    (`compilation_cache.configure`).  Options that the user set stay as they are, and nothing
+    happens once jax is imported: the engine then uses the devices that are there.
     """
     if "jax" in sys.modules:
         return False
@@ -29,4 +32,5 @@ def configure(environment: MutableMapping[str, str] = os.environ) -> bool:
     if HOST_DEVICES not in flags:
         environment["XLA_FLAGS"] = f"{flags} {HOST_DEVICES}={available_cores()}".strip()
     environment.setdefault("OPENBLAS_NUM_THREADS", "1")
+    compilation_cache.configure(environment, cache)
     return True

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxbench import hooks, judging
+from jaxbench import hooks, judging, trained_params
 from jaxbench.base import JaxbenchError
 from jaxbench.config import FIRST_TUNING_SEED
 from jaxbench.explanation import (
@@ -29,8 +29,11 @@ from jaxbench.training.runs import Measurement, TrainedRun
 from jaxbench.training.timing import Timing, time_units_left
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from jaxbench.base import Progress
     from jaxbench.config import Comparison, Config
+    from jaxbench.training.checkpoints import Checkpoints
 
 GRID_RUNS = 1000
 GRID_EXTENSIONS = 3
@@ -99,7 +102,13 @@ class Results:
 
 
 def run_study(
-    config: Config, *, progress: Progress, engine: Engine | None = None
+    config: Config,
+    *,
+    progress: Progress,
+    engine: Engine | None = None,
+    width: int | None = None,
+    checkpoints: Checkpoints | None = None,
+    keep_params: Path | None = None,
 ) -> dict[str, Any]:
     """Train every run of a study and return its report.
 
@@ -107,6 +116,9 @@ def run_study(
         config: the study.
         progress: whom to tell how far it is.
         engine: what trains; by default one over all devices.
+        width: runs that a device trains at once, by that engine; chosen from its memory if None.
+        checkpoints: where that engine writes down what it found, and reads what it found before.
+        keep_params: the folder in which to keep the evaluation runs' trained parameters.
 
     Raises:
         JaxbenchError: the study cannot be run as configured.
@@ -115,10 +127,14 @@ def run_study(
     plan = make_plan(config)
     for warning in plan.warnings:
         progress.stage(f"warning: {warning}")
-    engine = engine or Engine(measures=to_be_measured(plan), progress=progress)
+    engine = engine or Engine(
+        width=width, measures=to_be_measured(plan), progress=progress, checkpoints=checkpoints
+    )
     trainer = Trainer(plan, engine, choose_evaluate(plan, engine))
     plan, tunings = tune(trainer)
     evaluated, looks = evaluate(trainer, plan, tunings)
+    if keep_params is not None:
+        trained_params.save_params(keep_params, evaluated)
     found = measure_arms(plan, engine, evaluated)
     references, pairing = look_at_data(plan, engine, evaluated)
     results = Results(
@@ -136,7 +152,9 @@ def run_study(
         engine=engine,
         seconds=time.perf_counter() - began,
     )
-    return make_report(results)
+    report = make_report(results)
+    kept = [trained_params.FOLDER] if keep_params is not None else []
+    return {**report, "files": [*report["files"], *kept]}
 
 
 def choose_evaluate(plan: Plan, engine: Engine) -> str:

@@ -30,6 +30,7 @@ from hypothesis import HealthCheck, settings
 from jaxbench.training import executables
 
 compiled = tempfile.TemporaryDirectory(prefix="jaxbench-tests-")
+os.environ["JAXBENCH_CACHE"] = f"{compiled.name}/of-commands"
 jax.config.update("jax_compilation_cache_dir", compiled.name)
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
@@ -51,3 +52,4 @@ def compiled_as_for_users(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the engine compile its programs as it does outside the tests."""
     emitters = {"xla_cpu_use_fusion_emitters": True} if FUSION_EMITTERS else {}
     monkeypatch.setattr(executables, "CPU_OPTIONS", users_options | emitters)
+    monkeypatch.setenv("XLA_FLAGS", "")  # which has been read: the options above stand in for it

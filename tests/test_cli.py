@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 from processes import interruptible
@@ -20,6 +21,7 @@ from reporting.sample import sample_report
 
 import jaxbench
 from jaxbench import cli, ledger, storage
+from jaxbench.config import digest
 from jaxbench.reporting.schema import check_report
 
 STUDY = """
@@ -61,7 +63,7 @@ def study(monkeypatch: pytest.MonkeyPatch) -> Callable[[Study], None]:
     return put
 
 
-def judged(config: Any, *, progress: Any) -> dict[str, Any]:
+def judged(config: Any, *, progress: Any, **_: Any) -> dict[str, Any]:
     """Stand for a study: report, with progress and with noise on stdout."""
     progress.stage("compiling train")
     progress.start(2, "2 runs")
@@ -114,7 +116,7 @@ def test_quiet_says_nothing_but_the_report(here: Path, study: Callable[[Study], 
 def test_options_reach_the_config(here: Path, study: Callable[[Study], None]) -> None:
     seen = []
 
-    def look(config: Any, *, progress: Any) -> dict[str, Any]:
+    def look(config: Any, *, progress: Any, **_: Any) -> dict[str, Any]:
         seen.append(config)
         return judged(config, progress=progress)
 
@@ -139,7 +141,7 @@ def test_every_study_is_a_look_at_its_baseline(here: Path, study: Callable[[Stud
     """A study made again is the same look; with other seeds or another idea it is one more."""
     results: list[tuple[str, float]] = []
 
-    def next_one(config: Any, *, progress: Any) -> dict[str, Any]:
+    def next_one(config: Any, *, progress: Any, **_: Any) -> dict[str, Any]:
         report = judged(config, progress=progress)
         bench = report["bench_report"]
         identity, p_value = results[-1]
@@ -185,6 +187,114 @@ def test_a_ledger_that_cannot_be_written_hides_no_report(
     assert "The idea is worse" in result.stdout
     report = storage.read_report(here / "results" / "mine" / "0123456789ab")
     assert "ledger" not in report["bench_report"]
+
+
+def identified(config: Any, *, progress: Any, **options: Any) -> dict[str, Any]:
+    """Stand for a study whose report has the run id of its config."""
+    report = judged(config, progress=progress)
+    report["bench_report"]["run_id"] = storage.run_id(digest(config))
+    return report
+
+
+def test_a_finished_study_is_shown_and_not_run_again(
+    here: Path, study: Callable[[Study], None]
+) -> None:
+    """Unless it is forced; what a crash left beside the report goes, and the ledger stays."""
+    study(identified)
+    assert invoke("run", "mine.toml").exit_code == 0
+    (path,) = here.rglob("report.json")
+    (path.parent / "checkpoints").mkdir()
+    (path.parent / "checkpoints" / "study.json").write_text("{}")
+    text = path.read_text()
+    study(raising(AssertionError("it trains")))
+    for option in ([], ["--resume"], ["--checkpoint-every", "2"]):
+        again = invoke("run", "mine.toml", *option)
+        assert again.exit_code == 0, again.output
+        assert "The idea is worse" in again.stdout
+        assert "this study was run before, with jaxbench" in again.stdout
+        assert "--force runs it again" in again.stdout
+    assert not (path.parent / "checkpoints").exists()
+    as_json = invoke("run", "mine.toml", "--json", "--keep-params")
+    assert as_json.stdout == text
+    assert "and kept no parameters; --force runs it again" in as_json.stderr
+    assert invoke("run", "mine.toml", "--seeds", "9").exit_code == 1, "another config"
+    assert invoke("run", "mine.toml", "--force").exit_code == 1
+    assert len((here / "results" / "ledger.jsonl").read_text().splitlines()) == 1
+    study(identified)
+    assert invoke("run", "mine.toml", "--force").exit_code == 0
+    assert len((here / "results" / "ledger.jsonl").read_text().splitlines()) == 1
+    path.write_text("half")
+    refused_with = invoke("run", "mine.toml")
+    assert refused_with.exit_code == 2
+    assert "is no report: " in refused_with.stderr
+    assert "--force runs the study again" in refused_with.stderr
+
+
+def interrupted_study(
+    error: BaseException, seen: list[dict[str, Any]]
+) -> Callable[..., dict[str, Any]]:
+    """Stand for a study that writes one checkpoint and ends."""
+
+    def run_study(config: Any, *, checkpoints: Any, **options: Any) -> dict[str, Any]:
+        seen.append({"every": checkpoints.every, "resumed": checkpoints.resumed, **options})
+        checkpoints.write("trained", ["a run"], [{"test": np.ones(1)}])
+        checkpoints.close()  # as the end of the process does
+        raise error
+
+    return run_study
+
+
+def test_an_interrupted_study_says_how_to_resume_and_is_resumed(
+    here: Path, study: Callable[[Study], None]
+) -> None:
+    seen: list[dict[str, Any]] = []
+    study(interrupted_study(KeyboardInterrupt(), seen))
+    command = ["run", "mine.toml", "--seeds", "7", "--out", "my results", "--width", "3"]
+    result = invoke(*command, "--checkpoint-every", "5")
+    assert result.exit_code == 130
+    assert result.stderr.splitlines()[-1] == (
+        "interrupted: continue with "
+        "jaxbench run mine.toml --seeds 7 --out 'my results' --width 3 --resume"
+    )
+    for option, words in (
+        ([], "was interrupted, and its checkpoints are in my results/mine/"),
+        (["--checkpoint-every", "1"], "--resume continues it, --force begins anew"),
+        (["--resume", "--width", "4"], "width is 3 there and 4 here"),
+        (["--resume", "--seeds", "8"], "protocol.seeds is 7 there and 8 here"),
+        (["--resume", "--force"], "--resume continues, --force begins anew: give one of them"),
+    ):
+        refusal = invoke(*command, *option)
+        assert refusal.exit_code == 2, refusal.output
+        assert words in refusal.stderr
+    study(interrupted_study(MemoryError("full"), seen))
+    result = invoke(*command, "--resume")
+    assert result.exit_code == 1
+    assert "continue with jaxbench run mine.toml --seeds 7" in result.stderr
+    assert [each["every"] for each in seen] == [5, 5], "as it was begun"
+    assert [each["resumed"] for each in seen] == [0, 1]
+    assert all(each["width"] == 3 for each in seen)
+    study(identified)
+    assert invoke(*command, "--resume").exit_code == 0
+    (path,) = here.rglob("report.json")
+    assert [each.name for each in path.parent.iterdir()] == ["report.json"]
+
+
+def test_force_begins_an_interrupted_study_anew(here: Path, study: Callable[[Study], None]) -> None:
+    seen: list[dict[str, Any]] = []
+    study(interrupted_study(KeyboardInterrupt(), seen))
+    for options in (["--checkpoint-every", "2"], ["--checkpoint-every", "3", "--force"]):
+        assert invoke("run", "mine.toml", *options).exit_code == 130
+    assert [(each["every"], each["resumed"]) for each in seen] == [(2, 0), (3, 0)]
+
+
+def test_resuming_what_was_never_begun_begins_it(
+    here: Path, study: Callable[[Study], None]
+) -> None:
+    """So that one command serves a job that may be restarted."""
+    study(identified)
+    assert invoke("run", "mine.toml", "--resume").exit_code == 0
+    (path,) = here.rglob("report.json")
+    assert [each.name for each in path.parent.iterdir()] == ["report.json"]
 
 
 def test_list_names_everything_in_one_line_each() -> None:
@@ -396,7 +506,7 @@ def test_output_that_the_terminal_cannot_show_stops_nothing(here: Path) -> None:
 def test_ctrl_c_ends_at_once_though_a_thread_is_busy(here: Path) -> None:
     (here / "busy.py").write_text(
         "import threading, time\n"
-        "def run_study(config, *, progress):\n"
+        "def run_study(config, *, progress, **_):\n"
         "    threading.Thread(target=time.sleep, args=(600,)).start()\n"
         "    progress.stage('compiling for ever')\n"
         "    time.sleep(600)\n"

@@ -45,6 +45,15 @@ def test_each_part_imports_only_what_it_may(part: str) -> None:
         assert imported(path) <= ALLOWED[part], path
 
 
+def test_orbax_is_imported_when_something_is_saved_only() -> None:
+    code = (
+        "import sys, jaxbench.study, jaxbench.interrupted, jaxbench.trained_params\n"
+        "print(any(name.split('.')[0] == 'orbax' for name in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
 def test_only_models_import_flax() -> None:
     for path in PACKAGE.rglob("*.py"):
         names = {

@@ -28,7 +28,7 @@ def test_two_invocations_give_the_same_bytes(tmp_path: Path) -> None:
     """The per-seed scores and the run id are the same; stdout holds the report alone."""
 
     def once() -> Any:
-        run = command("run", *SMALL, "--json", "--quiet", "--out", str(tmp_path))
+        run = command("run", *SMALL, "--json", "--quiet", "--force", "--out", str(tmp_path))
         done = subprocess.run(run, capture_output=True, text=True, env=environment())
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)["bench_report"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from jaxbench.commands.output import stdout_on_stderr
+from jaxbench.commands.output import cache_option, stdout_on_stderr
 
 HELP = """Measure false-positive rates and power on thousands of small trainings of TRACK.
 
@@ -34,15 +34,16 @@ Exit codes: 0 measured, whatever came out; 1 the file cannot be written; 2 bad i
     "--out", type=click.Path(), default="results/calibration", show_default=True,
     help="The folder for results: OUT/<track>.json.",
 )  # fmt: skip
+@cache_option
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout, not tables.")
-def calibrate(track: str, out: str, quiet: bool, as_json: bool) -> None:
+def calibrate(track: str, out: str, cache: str | None, quiet: bool, as_json: bool) -> None:
     """Calibrate a track."""
     from jaxbench import devices, storage
     from jaxbench.reporting import calibration_table, progress, strict_json, terminal
 
     with stdout_on_stderr():
-        devices.configure()
+        devices.configure(cache=cache)
         from jaxbench import calibration
         from jaxbench.training.engine import Engine
 

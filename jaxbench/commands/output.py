@@ -40,6 +40,15 @@ def show(result: ResultType, render: Callable[[ResultType, Console], None], as_j
         render(result, terminal.console_for(sys.stdout))
 
 
+cache_option = click.option(
+    "--cache",
+    metavar="FOLDER",
+    envvar="JAXBENCH_CACHE",
+    help="Where compiled programs are kept for the next time, or 'off'.  [default: the user's "
+    "cache folder]",
+)
+
+
 @contextlib.contextmanager
 def stdout_on_stderr() -> Iterator[None]:
     """Send to stderr whatever training prints, in Python or below, so that stdout stays clean."""

@@ -125,11 +125,20 @@ def bench_report(results: Results) -> dict[str, Any]:
             "run_seconds": sum(each.run_seconds for each in programs),
             "peak_bytes": cost.peak_bytes(results.engine.devices),
             "compact": [dataclasses.asdict(timing) for timing in results.compact],
+            **resumed(results),
         },
         "programs": [group.summary(number) for number, group in enumerate(groups)],
         "provenance": provenance(results.engine.devices),
         "config": config.as_run(),
     }
+
+
+def resumed(results: Results) -> dict[str, Any]:
+    """Say how often the study was continued; its times are then those of its last part alone."""
+    checkpoints = results.engine.checkpoints
+    if checkpoints is None or not checkpoints.resumed:
+        return {}
+    return {"resumed": checkpoints.resumed, "runs_restored": checkpoints.restored}
 
 
 def endpoint(results: Results, named: Named) -> dict[str, Any]:

@@ -92,7 +92,7 @@ def arm_cost(recipe: Recipe, runs: int, group: Group, number: int) -> dict[str, 
         "run_seconds": sum(each.run_seconds for each in group.programs) * runs / group.runs,
         "compile_seconds": sum(each.compile_seconds for each in group.programs),
         "program_group": number,
-        "temporary_bytes": max(each.temporary_bytes or 0 for each in group.programs),
+        "temporary_bytes": max((each.temporary_bytes or 0 for each in group.programs), default=0),
     }
 
 

@@ -18,6 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxbench.base import JaxbenchError, Progress
+from jaxbench.training import records
+from jaxbench.training.checkpoints import MEASURED, PROGRESS, TRAINED, TRUNK, Checkpoints, Row
 from jaxbench.training.cost import Group, steps_of
 from jaxbench.training.executables import Executable
 from jaxbench.training.failures import Cause, cause_of_divergence, tracing_error
@@ -52,6 +54,26 @@ class Block:
         return jax.tree.map(lambda leaf: np.asarray(leaf)[self.positions], tree)
 
 
+@dataclasses.dataclass
+class Course:
+    """How far a block has come: its state, and each epoch's logs, after `done` epochs.
+
+    `keys` names its runs in checkpoints; there is nothing to save at `last`, its end.
+    """
+
+    carry: Carry
+    keys: Sequence[str]
+    last: int
+    done: int = 0
+    logs: list[dict[str, np.ndarray]] = dataclasses.field(default_factory=list)
+
+    @property
+    def curves(self) -> dict[str, np.ndarray]:
+        """Each log over all epochs, [runs, epochs]."""
+        names = self.logs[0] if self.logs else {}
+        return {name: np.concatenate([log[name] for log in self.logs], axis=1) for name in names}
+
+
 class Engine:
     """Trains runs; keeps compiled programs from one call to the next.
 
@@ -62,6 +84,7 @@ class Engine:
         measures: full keys of the recipes that will be measured, so that it is compiled for while
             they train.
         progress: whom to tell.
+        checkpoints: where to write down what was found, and to find what was found before.
     """
 
     def __init__(
@@ -72,9 +95,11 @@ class Engine:
         width: int | None = None,
         measures: Collection[str] = (),
         progress: Progress | None = None,
+        checkpoints: Checkpoints | None = None,
     ) -> None:
         self.devices = tuple(devices or jax.devices())
         self.progress = progress or Progress()
+        self.checkpoints = checkpoints
         self.groups: dict[str, Group] = {}
         self._layout = layout
         self._width = width
@@ -126,7 +151,8 @@ class Engine:
             layout = self._layout_for(members[0][1][1].run.recipe, len(members))
             for rows in layout.blocks(len(members)):
                 into, networks = zip(*(members[row][1] for row in rows), strict=True)
-                for found, values in zip(into, self._measure_block(layout, networks), strict=True):
+                measured = self._measured(layout, networks)
+                for found, values in zip(into, measured, strict=True):
                     found |= values
                 self.progress.advance(len(networks))
         return measurements
@@ -159,14 +185,29 @@ class Engine:
         group = self.groups[members[0][1].recipe.training_key]
         group.runs += len(members)
         branches = list(_grouped(members, lambda member: member[1].recipe.full_key).values())
-        self._compile_ahead(layout, [branch[0][1][1] for branch in branches])
-        trunks = self._train_trunks(group, layout, [run for _, run in members])
+        group.trained += len({run.trunk or place for place, run in members})
+        blocks = [
+            [branch[row][1] for row in rows]
+            for branch in branches
+            for rows in layout.blocks(len(branch))
+        ]
+        found = [self._trained_before(layout, [run for _, run in each], keep) for each in blocks]
+        trunks: Trunks = {}
+        if not all(found):
+            self._compile_ahead(layout, [branch[0][1][1] for branch in branches])
+            trunks = self._train_trunks(layout, [run for _, run in members])
         trained: dict[int, TrainedRun] = {}
-        for branch in branches:
-            for rows in layout.blocks(len(branch)):
-                indices, runs = zip(*(branch[row][1] for row in rows), strict=True)
-                results = self._train_block(layout, runs, trunks, keep)
-                trained |= zip(indices, results, strict=True)
+        for block, before in zip(blocks, found, strict=True):
+            indices, runs = zip(*block, strict=True)
+            if before is not None:
+                done = [
+                    0 if run.trunk not in trunks else run.recipe.phases[0].epochs for run in runs
+                ]
+                self.progress.advance(len(runs) * runs[0].recipe.schedule.epochs - sum(done))
+            results = before or self._train_block(layout, runs, trunks, keep)
+            trained |= zip(indices, results, strict=True)
+        if self.checkpoints is not None:
+            self.checkpoints.drop(TRUNK)
         return trained
 
     def _train_block(
@@ -179,71 +220,80 @@ class Engine:
         recipe = runs[0].recipe
         block = self._block(layout, runs)
         fixed, carry = self._call(block, "start")
-        curves: list[dict[str, np.ndarray]] = []
-        done = 0
+        course = Course(carry, records.trained_keys(layout, runs), recipe.schedule.epochs)
+        self._resume(block, course)
         grown = [trunks[run.trunk] for run in runs if run.trunk is not None]
+        end = 0
         for number, phase in enumerate(recipe.phases):
-            if number == 0 and grown:
+            end += phase.epochs
+            if end < course.done:
+                continue  # past when the checkpoint was written, its surgery too
+            if number == 0 and grown and not course.done:
                 states, parts = zip(*grown, strict=True)
-                carry = block.put(states)
-                curves.append({name: np.stack([part[name] for part in parts]) for name in parts[0]})
-            else:
-                carry, part = self._train_epochs(block, fixed, carry, done, phase.epochs)
-                curves.append(part)
-            done += phase.epochs
+                course.carry, course.done = block.put(states), end
+                course.logs = [
+                    {name: np.stack([each[name] for each in parts]) for name in parts[0]}
+                ]
+            self._train_epochs(block, fixed, course, end)
             if phase.surgery is not None:
-                carry = self._call(block, f"surgery{number}", fixed, carry)
-        joined = {
-            name: np.concatenate([part[name] for part in curves], axis=1) for name in curves[0]
-        }
-        return self._finish(block, fixed, carry, joined, keep)
+                course.carry = self._call(block, f"surgery{number}", fixed, course.carry)
+        return self._finish(block, fixed, course, keep)
 
-    def _train_trunks(self, group: Group, layout: Layout, runs: Sequence[Run]) -> Trunks:
+    def _train_trunks(self, layout: Layout, runs: Sequence[Run]) -> Trunks:
         """Train what runs share before their first surgery, once each."""
         unique = {run.trunk: run for run in runs if run.trunk is not None}
-        alone = [run for run in runs if run.trunk is None]
-        group.trained += len(unique) + len(alone)
         trunks: Trunks = {}
         by_length = _grouped(list(unique.values()), lambda run: run.recipe.phases[0].epochs)
         for epochs, members in by_length.items():
             for rows in layout.blocks(len(members)):
-                block = self._block(layout, [members[row][1] for row in rows])
-                fixed, carry = self._call(block, "start")
-                carry, curves = self._train_epochs(block, fixed, carry, 0, epochs)
-                carry = block.take(carry)
-                for row, run in enumerate(block.runs):
-                    assert run.trunk is not None
-                    trunks[run.trunk] = _row(carry, row), _row(curves, row)
+                trunks |= self._train_trunk(layout, [members[row][1] for row in rows], epochs)
         asked = sum(run.recipe.phases[0].epochs for run in runs if run.trunk is not None)
         done = sum(run.recipe.phases[0].epochs for run in unique.values())
         self.progress.advance(asked - done)
         return trunks
 
-    def _train_epochs(
-        self,
-        block: Block,
-        fixed: Fixed,
-        carry: Carry,
-        begin: int,
-        epochs: int,
-    ) -> tuple[Carry, dict[str, np.ndarray]]:
-        logs = []
-        for number in range(begin, begin + epochs):
-            shared = (block.layout.replicate(np.int32(number)),)
-            carry, log = self._call(block, "epoch", fixed, carry, shared=shared)
-            logs.append(block.take(log))
+    def _train_trunk(self, layout: Layout, runs: Sequence[Run], epochs: int) -> Trunks:
+        """Train a block of runs up to their first surgery."""
+        block = self._block(layout, runs)
+        keys = records.trunk_keys(layout, runs)
+        rows = self.checkpoints and self.checkpoints.find(TRUNK, keys)
+        if rows:
+            _, described = self._request(block, "start").outputs
+            self.progress.advance(len(runs) * epochs)
+            states = [records.state_of(row, described) for row in rows]
+        else:
+            fixed, carry = self._call(block, "start")
+            course = Course(carry, keys, epochs)
+            self._resume(block, course)
+            self._train_epochs(block, fixed, course, epochs)
+            states = self._on_host(block, course)
+            if self.checkpoints is not None:
+                rows = [records.state_row(*state) for state in states]
+                self.checkpoints.write(TRUNK, keys, rows)
+        each = zip(runs, states, strict=True)
+        return {run.trunk: state for run, state in each if run.trunk is not None}
+
+    def _train_epochs(self, block: Block, fixed: Fixed, course: Course, end: int) -> None:
+        """Train a block up to the end of an epoch, writing checkpoints when they are due."""
+        while course.done < end:
+            shared = (block.layout.replicate(np.int32(course.done)),)
+            course.carry, log = self._call(block, "epoch", fixed, course.carry, shared=shared)
+            course.logs.append({name: each[:, None] for name, each in block.take(log).items()})
+            course.done += 1
             self.progress.advance(len(block.runs))
-        names = logs[0] if logs else {}
-        return carry, {name: np.stack([log[name] for log in logs], axis=1) for name in names}
+            checkpoints = self.checkpoints
+            if checkpoints and checkpoints.due(course.done) and course.done < course.last:
+                rows = [records.state_row(*state) for state in self._on_host(block, course)]
+                checkpoints.write(PROGRESS, course.keys, rows, course.done)
 
     def _finish(
         self,
         block: Block,
         fixed: Fixed,
-        carry: Carry,
-        curves: dict[str, np.ndarray],
+        course: Course,
         keep: Callable[[Run], bool],
     ) -> list[TrainedRun]:
+        carry, curves = course.carry, course.curves
         scores = block.take(self._call(block, "evaluate", fixed, carry))
         kept = block.take((carry.params, carry.state, carry.diverged_at))
         last_step = steps_of(block.recipe) - 1
@@ -265,7 +315,63 @@ class Engine:
                     state=state if keep(run) else None,
                 )
             )
+        if self.checkpoints is not None:
+            rows = [records.trained_row(each) for each in results]
+            self.checkpoints.write(TRAINED, course.keys, rows)
         return results
+
+    # What was found before -----------------------------------------------------------------------
+
+    def _resume(self, block: Block, course: Course) -> None:
+        """Put a block where the checkpoint of its runs left it, if there is one."""
+        found = self.checkpoints and self.checkpoints.progress(course.keys)
+        if not found:
+            return
+        course.done, rows = found
+        states, logs = zip(*(records.state_of(row, course.carry) for row in rows), strict=True)
+        course.carry = block.put(states)
+        course.logs = [{name: np.stack([log[name] for log in logs]) for name in logs[0]}]
+        self.progress.advance(len(rows) * course.done)
+
+    def _on_host(self, block: Block, course: Course) -> list[tuple[Carry, Row]]:
+        """Bring each run's state and curves to the host."""
+        both = block.take(course.carry), course.curves
+        return [_row(both, row) for row in range(len(block.runs))]
+
+    def _trained_before(
+        self, layout: Layout, runs: Sequence[Run], keep: Callable[[Run], bool]
+    ) -> list[TrainedRun] | None:
+        """Give what a block of runs came to, if all of it was written down."""
+        if self.checkpoints is None:
+            return None
+        rows = self.checkpoints.find(TRAINED, records.trained_keys(layout, runs))
+        if rows is None:
+            return None
+        kept = [records.has_parameters(row) for row in rows]
+        if any(keep(run) and not there for run, there in zip(runs, kept, strict=True)):
+            return None
+        self.checkpoints.restored += len(runs)
+        described = None
+        if any(keep(run) for run in runs):
+            _, carry = self._request(self._block(layout, runs), "start").outputs
+            described = carry.params, carry.state
+        return [
+            records.trained_run(run, row, described if keep(run) else None)
+            for run, row in zip(runs, rows, strict=True)
+        ]
+
+    def _measured(
+        self, layout: Layout, networks: Sequence[TrainedRun]
+    ) -> list[dict[str, np.ndarray]]:
+        """Measure a block of networks, or read what was measured before."""
+        if self.checkpoints is None:
+            return self._measure_block(layout, networks)
+        keys = records.measured_keys(layout, networks)
+        rows = self.checkpoints.find(MEASURED, keys)
+        if rows is None:
+            rows = self._measure_block(layout, networks)
+            self.checkpoints.write(MEASURED, keys, rows)
+        return rows
 
     # Measurements --------------------------------------------------------------------------------
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
 from jax.stages import Compiled
 
+from jaxbench.training import compilation_cache
 from jaxbench.training.cost import ProgramCost
 from jaxbench.training.layout import Layout
 
@@ -24,6 +26,9 @@ COMPILER = ThreadPoolExecutor(2, thread_name_prefix="jaxbench-compile")
 
 The first programs run while later ones compile.
 """
+
+
+compilation_cache.write_whole_entries()
 
 
 class Executable:
@@ -53,6 +58,7 @@ class Executable:
         options: dict[str, Any] = {}
         if self._layout.devices[0].platform == "cpu":
             options = CPU_OPTIONS | CPU_OPTIONS_BY_PROGRAM.get(self.cost.name, {})
+            options = left_open(options)
         compiled = self._lowered.compile(options)
         self.cost.compile_seconds += time.perf_counter() - began
         analysis = compiled.memory_analysis()
@@ -79,3 +85,9 @@ class Executable:
         self.cost.run_seconds += time.perf_counter() - began
         self.cost.calls += 1
         return results
+
+
+def left_open(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Give those options of the compiler that the user did not set in `XLA_FLAGS`."""
+    set_by_user = os.environ.get("XLA_FLAGS", "")
+    return {name: value for name, value in options.items() if f"--{name}=" not in set_by_user}
