@@ -17,8 +17,11 @@ from jaxbench.base import JaxbenchError
 from jaxbench.commands.audit import audit
 from jaxbench.commands.calibrate import calibrate
 from jaxbench.commands.compare import compare
+from jaxbench.commands.index import index
 from jaxbench.commands.output import stdout_on_stderr
 from jaxbench.commands.power import power
+from jaxbench.commands.report import report as report_command
+from jaxbench.commands.report import write_page
 
 INTERRUPTED = 130
 MAX_SEEDS = 64
@@ -34,6 +37,8 @@ Examples:
   jaxbench run stability_penalty
   jaxbench run stability_penalty --quick --set training.epochs=3
   jaxbench run my_study.toml --seeds 16 --out results
+  jaxbench report results/my_study/0123456789ab --figures figures --format pdf
+  jaxbench index results
   jaxbench compare baseline.csv idea.csv --direction lower
   jaxbench audit report.json
   jaxbench power --effect 0.5
@@ -165,7 +170,7 @@ stands beside it and is not valid then.
 )
 @click.option(
     "--out", type=click.Path(), default="results", show_default=True,
-    help="The folder for results: OUT/<study>/<run id>/report.json.",
+    help="The folder for results: OUT/<study>/<run id>/report.json and report.html.",
 )  # fmt: skip
 @click.option("--quick", is_flag=True, help="Lay the config's [quick] table over it.")
 @click.option("--quiet", is_flag=True, help="Show no progress.")
@@ -215,6 +220,7 @@ def run(
         show_report(report, as_json)
         if path is not None:
             click.echo(f"\nreport: {path}", err=as_json)
+            click.echo(f"page: {write_page(report, path)}", err=as_json)
         if problem is not None:
             raise problem
     except KeyboardInterrupt:
@@ -247,7 +253,7 @@ def list_names() -> None:
             click.echo(f"  {name:<{width}}  {summary}".rstrip())
 
 
-for command in (compare, audit, power, calibrate):
+for command in (compare, audit, power, calibrate, report_command, index):
     cli.add_command(command)
 
 
