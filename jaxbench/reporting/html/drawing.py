@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from jaxbench.reporting.html.quantities import number
+from jaxbench.reporting.html.quantities import THIN, TIMES, number
 
 FORMATS = ("png", "svg", "pdf")
 DOTS_PER_INCH = 300
@@ -143,8 +143,13 @@ def logarithmic(axes: Any, which: Literal["x", "y"], values: Sequence[float]) ->
     axis = getattr(axes, f"{which}axis")
     wide = max(values) > 100 * min(values)
     axis.set_major_locator(LogLocator(subs=(1.0,) if wide else (1.0, 2.0, 5.0), numticks=7))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: number(value, digits=3)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: _tick(value)))
     axis.set_minor_locator(NullLocator())
+
+
+def _tick(value: float) -> str:
+    """Write a tick; a power of ten that needs an exponent without its factor of 1."""
+    return number(value, digits=3).removeprefix(f"1{THIN}{TIMES}{THIN}")
 
 
 def spans_decades(values: Sequence[float]) -> bool:
@@ -181,9 +186,12 @@ def embedded(drawing: Drawing) -> str:
 
 
 def _svg(drawing: Drawing) -> str:
+    """Draw a figure once; `savefig` would draw it twice."""
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+    buffer = io.StringIO()
     with style():
-        buffer = io.StringIO()
-        drawing.figure.savefig(buffer, format="svg", metadata={"Date": None})
+        FigureCanvasSVG(drawing.figure).print_svg(buffer, metadata={"Date": None})
     return buffer.getvalue()
 
 

@@ -6,6 +6,7 @@ text is escaped, whatever it holds.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from jaxbench.reporting.html import (
 )  # fmt: skip
 from jaxbench.reporting.html.drawing import Drawing, embedded, style
 from jaxbench.reporting.html.quantities import interval, level, number, percent, signed, with_unit
-from jaxbench.reporting.sentences import OUTCOMES
+from jaxbench.reporting.sentences import OUTCOMES, sentence
 
 if TYPE_CHECKING:
     import jinja2
@@ -35,7 +36,12 @@ def environment() -> jinja2.Environment:
         loader=jinja2.PackageLoader("jaxbench.reporting.html"),
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    made.filters |= {"number": number, "signed": signed, "words": quantities.words}
+    made.filters |= {
+        "number": number,
+        "signed": signed,
+        "words": quantities.words,
+        "sentence": sentence,
+    }
     return made
 
 
@@ -79,11 +85,13 @@ def render(report: Mapping[str, Any]) -> str:
         sequence_table=tables.sequence(bench),
         chosen_table=tuning.chosen_table(bench),
         tuning_table=tuning.table(bench, list(bench["arms"]), "Every configuration of every arm"),
+        limitations=sentences_of(report["limitations"]),
         mechanism=[
             {
                 "signature": each,
                 "state": signatures.state(each),
                 "table": signatures.table(each),
+                "reason": signatures.own_reason(each),
                 "numbers": signatures.values_table(each),
             }
             for each in bench["mechanism_signature"]["signatures"]
@@ -97,6 +105,11 @@ def render(report: Mapping[str, Any]) -> str:
         provenance_table=tables.provenance(bench),
         config_text=tables.config_text(bench),
     )
+
+
+def sentences_of(text: str) -> list[str]:
+    """Split text at the ends of sentences, for a list that is easier to read; no word is lost."""
+    return [part for part in re.split(r"(?<=[.!?]) +(?=[A-Z])", text.strip()) if part]
 
 
 def headline(judged: Mapping[str, Any], metric: Mapping[str, Any]) -> str:

@@ -38,11 +38,17 @@ def state(signature: Mapping[str, Any]) -> str:
     return f"the reference reports' rule, which {held} and decides nothing"
 
 
+def own_reason(signature: Mapping[str, Any]) -> str | None:
+    """Give the reason for a signature's state where it says more than the idea's finding does."""
+    reason = signature.get("reason")
+    return None if reason == (signature.get("subject") or {}).get("reason") else reason
+
+
 def table(signature: Mapping[str, Any]) -> Table:
     """Give what was found on each set of runs, with the reasons."""
     rows = [
         [
-            f"null: {signature['null_name']}" if name == "null" else name,
+            f"null: {signature.get('null_name') or 'none named'}" if name == "null" else name,
             number(each.get("passed"), missing=UNTESTABLE),
             number(each.get("error")),
             each.get("reason", ""),
@@ -94,7 +100,7 @@ def _errors(listed: Sequence[Mapping[str, Any]]) -> Drawing | None:
     axes.set_yticks(range(len(rows)), names)
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_xlim(left=left)
-    axes.tick_params(axis="y", length=0, labelcolor=INK)
+    axes.tick_params(axis="y", length=0, pad=8, labelcolor=INK)
     axes.spines["left"].set_visible(False)
     axes.set_xlabel("error of the prediction, in the signature's own measure")
     data = [
@@ -122,49 +128,42 @@ def _errors(listed: Sequence[Mapping[str, Any]]) -> Drawing | None:
 
 def _points(signature: Mapping[str, Any], place: int) -> Drawing | None:
     """Draw measurements against predictions, one panel for the idea, the null and each control."""
-    compared = signature.get("points") or {}
-    panels = {
-        name: points
-        for name, points in (compared.get("panels") or {}).items()
-        if points["measured"]
-    }
-    if not panels:
+    compared = signature.get("points")
+    if not compared:
         return None
-    ratio_known = compared.get("equal", False)
+    panels = compared["panels"]
     figure, grid = canvas(
-        min(7.0, 0.6 + 2.4 * len(panels)) if len(panels) > 1 else 3.6,
-        2.7, ncols=len(panels), sharey=True, squeeze=False,
-    )  # fmt: skip
-    for axes, (name, points) in zip(grid.flat, panels.items(), strict=True):
-        colour = IDEA if name == "idea" else MUTED
+        3.6 if len(panels) == 1 else 7.0, 2.9, ncols=len(panels), sharey=True, squeeze=False
+    )
+    for axes, (name, of) in zip(grid.flat, panels.items(), strict=True):
         axes.plot(
-            points["predicted"], points["measured"], "o", color=colour, markersize=2.6, alpha=0.55,
-            markeredgewidth=0,
+            of["predicted"], of["measured"], "o", color=IDEA if name == "idea" else MUTED,
+            markersize=2.8, alpha=0.6, markeredgewidth=0,
         )  # fmt: skip
-        if ratio_known:
-            axes.axline((0.0, 0.0), slope=1.0, color=INK, linewidth=0.8, zorder=1)
-        axes.set_title(name, loc="left", color=INK)
-        axes.set_xlabel(label(f"predicted: {words(points['of'][0])}"))
+        if compared["equal"]:
+            middle = sum(of["measured"]) / len(of["measured"])
+            axes.axline((middle, middle), slope=1.0, color=INK, linewidth=0.8, zorder=1)
+        axes.set_title(label(name), loc="left", color=INK)
         axes.locator_params(axis="x", nbins=4)
-    first = next(iter(panels.values()))
-    grid.flat[0].set_ylabel(label(f"measured: {words(first['of'][1])}"))
-    data = [
+    figure.supxlabel(label(f"predicted: {words(compared['predicted'])}", 60), color=MUTED, size=8.5)
+    grid.flat[0].set_ylabel(label(f"measured: {words(compared['measured'])}"))
+    rows = [
         [name, number(one), number(other)]
-        for name, points in panels.items()
-        for one, other in zip(points["predicted"], points["measured"], strict=True)
+        for name, of in panels.items()
+        for one, other in zip(of["predicted"], of["measured"], strict=True)
     ]
-    shown = sum(len(points["measured"]) for points in panels.values())
+    counts = ", ".join(f"{len(of['measured'])} of {of['of']} {name}" for name, of in panels.items())
     return Drawing(
         name=f"signature-points-{place}",
         title=f"{words(signature['name'])}: prediction against measurement",
         caption=(
-            f"Each dot is one measurement of the {', '.join(panels)}; {shown} of "
-            f"{compared['points']} points are drawn, evenly spaced."
-            + (" On the line they are equal." if ratio_known else "")
+            f"A dot is a prediction and its measurement (drawn, evenly thinned out: {counts}). "
+            + ("On the line the two are equal. " if compared["equal"] else "")
+            + "The null has the same measurements with a simpler prediction."
         ),
-        alternative=(f"Measured against predicted values. {signature['reason']}"),
+        alternative=f"Measured against predicted values. {signature.get('reason', '')}",
         figure=figure,
-        table=Table("Points", ("of", "predicted", "measured"), data),
+        table=Table("Points", ("of", "predicted", "measured"), rows),
         wide=len(panels) > 1,
     )
 

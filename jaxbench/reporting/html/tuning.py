@@ -71,7 +71,7 @@ def draw(bench: Mapping[str, Any]) -> Drawing | None:
             f"Mean {split} score over {len(arms['baseline']['sweep'][0]['per_seed'])} seeds "
             f"\u00b1 one standard deviation, at the best setting of the other hyperparameters. "
             f"Ringed: chosen. A chosen value at the edge of its grid means that the grid does not "
-            f"bracket the optimum. {bench['protocol']['parity']['statement']}"
+            f"bracket the optimum. {bench['protocol']['parity'].get('statement', '')}"
         ),
         alternative=f"Chosen: {chosen}.",
         figure=figure,
