@@ -230,13 +230,12 @@ def render(studies: Studies, console: Console) -> None:
     """Print all studies, and each track's ideas in order."""
     count = len(studies.studies)
     table = make_table(
-        "study", "run", "track", "model", "n", "gain %", "p", f"p of {count}", "outcome",
-        "mechanism", "confidence",
-    )  # fmt: skip
+        "study", "track", "n", "gain %", "p", f"p of {count}", "outcome", "mechanism"
+    )
     for each in studies.studies:
-        row = [each.study, each.run_id, each.track, each.model, number(each.n), _gain(each)]
-        row += [number(each.p), number(each.p_family), each.outcome, each.mechanism]
-        add_row(table, [*row, f"{each.confidence}/10"], COLOURS.get(each.outcome, ""))
+        row = [each.study, each.track, number(each.n), _gain(each), number(each.p)]
+        cells = [*row, number(each.p_family), each.outcome, each.mechanism]
+        add_row(table, cells, COLOURS.get(each.outcome, ""))
     section(f"{count} studies in {studies.folder}", console, table)
     console.print(
         f"gain: improvement of the mean over the tuned baseline; p of {count}: Holm's correction "

@@ -1,9 +1,10 @@
-"""A report's page is whole, escapes everything, fetches nothing, and comes from the report alone."""
+"""A report's page is whole, escapes everything, fetches nothing, and needs the report alone."""
 
 # ruff: noqa: D102
 from __future__ import annotations
 
 import html.parser
+import itertools
 import json
 import re
 import subprocess
@@ -86,14 +87,24 @@ def full_report() -> dict[str, Any]:
     return report
 
 
-def test_the_verdict_comes_first_then_every_section() -> None:
-    document = Document(page.render(full_report()))
-    headings = re.findall(r"<h([1-6])", page.render(full_report()))
+@pytest.fixture(scope="module")
+def text() -> str:
+    """The page of the full report."""
+    return page.render(full_report())
+
+
+@pytest.fixture(scope="module")
+def document(text: str) -> Document:
+    return Document(text)
+
+
+def test_the_verdict_comes_first_then_every_section(text: str, document: Document) -> None:
+    headings = re.findall(r"<h([1-6])", text)
     assert headings[0] == "1"
     assert headings.count("1") == 1
-    assert all(int(b) - int(a) <= 1 for a, b in zip(headings, headings[1:], strict=False))
+    assert all(int(b) - int(a) <= 1 for a, b in itertools.pairwise(headings))
     parts = [
-        "The idea is worse than the tuned baseline: over 8 seeds its MSE differs by +0.002293 rad^2",
+        "The idea is worse than the tuned baseline: over 8 seeds its MSE differs by +59.8",
         "The idea is worse: the mean MSE rises by 0.002293 [sic].",
         "Paired scores and their difference",
         "Differences relative to the baseline",
@@ -107,9 +118,9 @@ def test_the_verdict_comes_first_then_every_section() -> None:
         "How to run it again",
         "Provenance",
     ]
-    words = document.words[document.words.index("Skip to the content") :]
-    places = [words.index(part) for part in parts]
-    assert places == sorted(places)
+    place = 0
+    for part in parts:
+        place = document.words.index(part, place)
     ids = [attributes["id"] for _, attributes in document.elements if "id" in attributes]
     assert len(ids) == len(set(ids))
     links = {str(a["href"])[1:] for a in document.all("a") if str(a["href"]).startswith("#")}
@@ -126,23 +137,22 @@ def test_the_verdict_comes_first_then_every_section() -> None:
         r"linear 0\.001 ",
         r"null: no growth no 0\.5 slope is 1\.01",
         r"control: untrained untestable",
-        r"1 0\.85 \(0\.675 to 1\.02\) 1",
+        r"1 0\.85 \(0\.675 to 1\.02\)",
         r"rho hat 1\.25",
-        r"floating-point operations 1\.25.×.10¹²",
+        r"floating-point operations 1\.25.\u00d7.10\u00b9\u00b2",
         r"jaxbench run stability_penalty --set 'title=a b'",
         r"idea baseline 3 0\.01 0\.03",
     ],
 )
-def test_the_numbers_are_there(expected: str) -> None:
-    assert re.search(expected, Document(page.render(full_report())).words), expected
+def test_the_numbers_are_there(document: Document, expected: str) -> None:
+    assert re.search(expected, document.words), expected
 
 
-def test_a_reader_without_eyes_has_names_for_everything() -> None:
-    document = Document(page.render(full_report()))
+def test_a_reader_without_eyes_has_names_for_everything(document: Document) -> None:
     assert document.all("html")[0]["lang"] == "en"
     ids = {attributes.get("id") for _, attributes in document.elements}
     pictures = document.all("svg")
-    assert len(pictures) == 7
+    assert len(pictures) == 8
     assert all(each["role"] == "img" and each["aria-labelledby"] in ids for each in pictures)
     assert len(document.all("table")) == len(document.all("caption"))
     assert all(each.get("scope") in ("col", "row") for each in document.all("th"))
@@ -150,13 +160,11 @@ def test_a_reader_without_eyes_has_names_for_everything() -> None:
         if attributes.get("role") == "region":
             assert attributes["aria-label"]
             assert attributes["tabindex"] == "0"
-    figures = [each for each in document.all("figure")]
+    figures = document.all("figure")
     assert len(document.all("details")) >= len(figures) == len(pictures)
 
 
-def test_a_page_fetches_nothing_and_runs_nothing() -> None:
-    text = page.render(full_report())
-    document = Document(text)
+def test_a_page_fetches_nothing_and_runs_nothing(text: str, document: Document) -> None:
     assert not document.all("script")
     policy = document.all("meta")[3]
     assert policy["http-equiv"] == "Content-Security-Policy"
@@ -184,6 +192,7 @@ def test_whatever_a_report_says_is_text() -> None:
     literals = [  # what the schema holds to a list of words, without which it is no report
         ("practical_verdict",), ("system_verdict",), ("bench_report", "metric_direction"),
         ("bench_report", "metric", "direction"), ("bench_report", "protocol", "rules"),
+        ("bench_report", "protocol", "parity", "mode"),
         ("bench_report", "protocol", "selected_on"), ("bench_report", "comparison", "outcome"),
         ("bench_report", "comparison", "verdict"), ("bench_report", "comparison", "direction"),
         ("bench_report", "mechanism_signature", "state"),
@@ -267,13 +276,13 @@ def test_diverged_runs_are_in_the_tables_and_not_in_the_figures(lost: set[int]) 
     bench["arms"]["idea"] = bench["idea"]
     words = Document(page.render(report)).words
     assert "runs diverged, so ranks decide" in words
-    assert "0 0.004058 diverged –" in words
+    assert "0 0.004058 diverged \u2013" in words
     assert ("1 seeds on which a run diverged are left out" in words) == (len(lost) == 1)
     assert ("these are the scores that there are" in words) == (len(lost) == 8)
 
 
-def test_the_same_report_gives_the_same_page() -> None:
-    assert page.render(full_report()) == page.render(full_report())
+def test_the_same_report_gives_the_same_page(text: str) -> None:
+    assert page.render(full_report()) == text
 
 
 @pytest.mark.parametrize("path", COMMITTED[:1] + COMMITTED[3:4], ids=str)

@@ -51,7 +51,7 @@ def draw(bench: Mapping[str, Any]) -> Drawing | None:
     axes.set_ylim(len(drawn) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0, labelcolor=INK)
     axes.spines["left"].set_visible(False)
-    axes.set_xlabel(f"{label(heading)}, in % of the baseline's mean")
+    axes.set_xlabel(f"{label(heading.removesuffix(' at'))}, in % of the baseline's mean")
     family = sum(each["role"] != "control" for each in listed)
     left_out = len(listed) - len(drawn)
     return Drawing(

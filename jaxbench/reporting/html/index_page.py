@@ -23,10 +23,10 @@ from jaxbench.reporting.html.quantities import (
 from jaxbench.reporting.studies import Leaderboard, Studies, Study
 
 COLUMNS = (
-    ("study", "text"), ("track", "text"), ("model", "text"), ("n", "number"),
-    ("difference", "number"), ("interval", "number"), ("gain", "number"), ("p", "number"),
-    ("p corrected", "number"), ("outcome", "text"), ("mechanism", "text"),
-    ("confidence", "number"), ("time", "number"),
+    ("study", "text"), ("outcome", "text"), ("gain", "number"), ("p", "number"),
+    ("p corrected", "number"), ("mechanism", "text"), ("track", "text"), ("model", "text"),
+    ("n", "number"), ("difference", "number"), ("interval", "number"), ("confidence", "number"),
+    ("time", "number"),
 )  # fmt: skip
 FILTERS = ("track", "model", "outcome", "mechanism")
 
@@ -60,27 +60,27 @@ def _row(study: Study, folder: Path, beside: Path) -> dict[str, Any]:
     """Write a row's cells: what they show, and by what they are sorted."""
     ends = {"low": study.low, "high": study.high}
     known = study.delta is not None
-    gain, seconds = percent(study.gain), duration(study.seconds)
+    shown = interval(ends) if known and study.low is not None else MISSING
     cells: list[tuple[str, Any]] = [
+        (study.outcome, study.outcome),
+        (percent(study.gain), study.gain),
+        (number(study.p, digits=3), study.p),
+        (number(study.p_family, digits=3), study.p_family),
+        (study.mechanism, study.mechanism),
         (study.track, study.track),
         (study.model, study.model),
         (number(study.n), study.n),
         (signed(study.delta), study.delta),
-        (interval(ends) if known and study.low is not None else MISSING, study.low),
-        (gain, study.gain),
-        (number(study.p, digits=3), study.p),
-        (number(study.p_family, digits=3), study.p_family),
-        (study.outcome, study.outcome),
-        (study.mechanism, study.mechanism),
+        (shown, study.low),
         (f"{study.confidence} of 10", study.confidence),
-        (seconds, study.seconds),
+        (duration(study.seconds), study.seconds),
     ]
     return {
         "name": study.study,
         "title": study.title,
         "run_id": study.run_id,
         "link": link(study, folder, beside),
-        "cells": [{"shown": shown, "value": "" if key is None else key} for shown, key in cells],
+        "cells": [{"shown": text, "value": "" if key is None else key} for text, key in cells],
         "of": {name: getattr(study, name) for name in FILTERS},
     }
 

@@ -21,7 +21,7 @@ from jaxbench.reporting.html import (
     tuning,
 )  # fmt: skip
 from jaxbench.reporting.html.drawing import Drawing, embedded, style
-from jaxbench.reporting.html.quantities import interval, level, number, percent, signed, with_unit
+from jaxbench.reporting.html.quantities import interval, level, number, percent, signed
 from jaxbench.reporting.sentences import OUTCOMES, sentence
 
 if TYPE_CHECKING:
@@ -124,11 +124,10 @@ def headline(judged: Mapping[str, Any], metric: Mapping[str, Any]) -> str:
     if judged["delta_mean"] is None or not ends:
         return f"{said}; runs diverged, so ranks decide (p = {number(judged['p_value'])})."
     relative = (judged.get("effects") or {}).get("relative_change")
-    change = f" ({percent(relative)})" if relative is not None else ""
-    delta = with_unit(signed(judged["delta_mean"]), metric["unit"])
+    change = f"{percent(relative)}, that is " if relative is not None else ""
     return (
-        f"{said}: over {judged['n_pairs']} seeds its {metric['name']} differs by {delta}{change}, "
-        f"{level(ends)} interval {interval(ends)}."
+        f"{said}: over {judged['n_pairs']} seeds its {metric['name']} differs by "
+        f"{change}{signed(judged['delta_mean'])} ({level(ends)} interval {interval(ends)})."
     )
 
 

@@ -20,6 +20,7 @@ from jaxbench.reporting.html.drawing import (
 )  # fmt: skip
 from jaxbench.reporting.html.quantities import number, words
 
+FEW_ARMS = 4
 SIDES = (("baseline", BASELINE, "s"), ("idea", IDEA, "o"))
 
 
@@ -48,7 +49,7 @@ def draw(bench: Mapping[str, Any]) -> Drawing | None:
             points = curves[side, name]
             if points:
                 _curve(panel, points, colour, marker, side)
-                _chosen(panel, arms[side], name, colour, marker)
+                _chosen(panel, arms, side, name, marker)
         values = sorted({v for side in arms for v, _, _ in curves[side, name]})
         if spans_decades(values) or (len(values) > 1 and values[0] > 0):
             panel.set_xscale("log")
@@ -71,13 +72,19 @@ def draw(bench: Mapping[str, Any]) -> Drawing | None:
             f"Mean {split} score over {len(arms['baseline']['sweep'][0]['per_seed'])} seeds "
             f"\u00b1 one standard deviation, at the best setting of the other hyperparameters. "
             f"Ringed: chosen. A chosen value at the edge of its grid means that the grid does not "
-            f"bracket the optimum. {bench['protocol']['parity'].get('statement', '')}"
+            f"bracket the optimum. {_parity(bench)}"
         ),
         alternative=f"Chosen: {chosen}.",
         figure=figure,
         table=table(bench, list(arms), "Every configuration that the two arms tried"),
         wide=panels > 1,
     )
+
+
+def _parity(bench: Mapping[str, Any]) -> str:
+    """Say how many trials each arm had, where the arms are few."""
+    parity = bench["protocol"]["parity"]
+    return str(parity.get("statement", "")) if len(parity["trials"]) <= FEW_ARMS else ""
 
 
 def varied_in(arms: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -121,20 +128,28 @@ def _curve(
     )  # fmt: skip
 
 
-def _chosen(panel: Any, arm: Mapping[str, Any], name: str, colour: str, marker: str) -> None:
-    """Ring the chosen configuration, and say at which edge it lies."""
-    trial = next((each for each in arm["sweep"] if each["selected"]), None)
+def _chosen(
+    panel: Any, arms: Mapping[str, Mapping[str, Any]], side: str, name: str, marker: str
+) -> None:
+    """Ring the chosen configuration, and say at which edge it lies, away from the other arm's."""
+    chosen = {
+        of: next((each for each in arm["sweep"] if each["selected"]), None)
+        for of, arm in arms.items()
+    }
+    trial = chosen[side]
     if trial is None or trial["mean"] is None or name not in trial["cfg"]:
         return
+    others = [c["mean"] for of, c in chosen.items() if c and of != side and c["mean"] is not None]
+    above = all(trial["mean"] > other for other in others)
     at = (trial["cfg"][name], trial["mean"])
     panel.plot(
         *at, marker=marker, markersize=11, markerfacecolor="none", markeredgecolor=INK,
         markeredgewidth=1.1, linestyle="none",
     )  # fmt: skip
-    edge = arm["edge_of_grid"].get(name)
+    edge = arms[side]["edge_of_grid"].get(name)
     if edge:
         panel.annotate(
-            f"{edge} edge", at, xytext=(0, 11 if colour == BASELINE else -17),
+            f"{edge} edge", at, xytext=(0, 10 if above else -17),
             textcoords="offset points", ha="center", fontsize=7.5, color=INK,
         )  # fmt: skip
 
