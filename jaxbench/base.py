@@ -466,6 +466,20 @@ class Finding:
     reason: str
 
 
+class Compared(NamedTuple):
+    """Two measured quantities of one shape that a report draws against each other.
+
+    Attributes:
+        predicted: the prediction's name.
+        measured: the measurement's.
+        equal: whether they should be equal; else the one only goes with the other.
+    """
+
+    predicted: str
+    measured: str
+    equal: bool = False
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Signature:
     """A prediction of the idea's explanation, fixed before looking, and how it is checked.
@@ -487,6 +501,7 @@ class Signature:
             the ideas' runs of the pool at their initial parameters.
         reported_rule: True for the rule of the reference reports, which has neither null nor
             controls; it is reported beside and decides nothing.
+        compared: what a report draws of it, prediction against measurement; it decides nothing.
     """
 
     name: str
@@ -499,3 +514,4 @@ class Signature:
     null_name: str = ""
     controls: tuple[Literal["untrained", "baseline"], ...] = ()
     reported_rule: bool = False
+    compared: Compared | None = None

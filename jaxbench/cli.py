@@ -17,8 +17,11 @@ from jaxbench.base import JaxbenchError
 from jaxbench.commands.audit import audit
 from jaxbench.commands.calibrate import calibrate
 from jaxbench.commands.compare import compare
+from jaxbench.commands.index import index
 from jaxbench.commands.output import cache_option, stdout_on_stderr
 from jaxbench.commands.power import power
+from jaxbench.commands.report import report as report_command
+from jaxbench.commands.report import write_page
 
 INTERRUPTED = 130
 MAX_SEEDS = 64
@@ -36,6 +39,8 @@ Examples:
   jaxbench run stability_penalty --checkpoint-every 1
   jaxbench run stability_penalty --resume
   jaxbench run my_study.toml --seeds 16 --out results
+  jaxbench report results/my_study/0123456789ab --figures figures --format pdf
+  jaxbench index results
   jaxbench compare baseline.csv idea.csv --direction lower
   jaxbench audit report.json
   jaxbench power --effect 0.5
@@ -174,7 +179,7 @@ is finished is shown, not run again, unless --force says so.
 )
 @click.option(
     "--out", type=click.Path(), default="results", show_default=True,
-    help="The folder for results: OUT/<study>/<run id>/report.json, and ledger.jsonl.",
+    help="The folder for results: OUT/<study>/<run id>/report.json, report.html; ledger.jsonl.",
 )  # fmt: skip
 @click.option("--quick", is_flag=True, help="Lay the config's [quick] table over it.")
 @click.option(
@@ -270,6 +275,7 @@ def run(
         show_report(report, as_json)
         if path is not None:
             click.echo(f"\nreport: {path}", err=as_json)
+            click.echo(f"page: {write_page(report, path)}", err=as_json)
         if problem is not None:
             raise problem
     except KeyboardInterrupt:
@@ -322,7 +328,7 @@ def list_names(name: str | None) -> None:
             click.echo(f"  {name:<{width}}  {summary}".rstrip())
 
 
-for command in (compare, audit, power, calibrate):
+for command in (compare, audit, power, calibrate, report_command, index):
     cli.add_command(command)
 
 

@@ -15,6 +15,7 @@ from jaxbench.reporting import strict_json
 
 RUN_ID_LENGTH = 12
 REPORT = "report.json"
+PAGE = "report.html"
 
 
 class StorageError(JaxbenchError):
@@ -99,7 +100,16 @@ def write_json(path: str | os.PathLike[str], document: Any) -> None:
         JaxbenchError: a value has no form in strict JSON.
         StorageError: the file cannot be written.
     """
-    text, file = strict_json.dumps(document), Path(path)
+    write_text(path, strict_json.dumps(document))
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Write text into a file, as one step, making its folder where that is missing.
+
+    Raises:
+        StorageError: the file cannot be written.
+    """
+    file = Path(path)
     unfinished = file.with_name(f".{file.name}-{secrets.token_hex(8)}")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -91,7 +91,9 @@ def test_a_study_is_run_written_and_shown(here: Path, study: Callable[[Study], N
     path = Path("results", "mine", "0123456789ab", "report.json")
     assert storage.read_report(here / path)["bench_report"]["study"] == "mine"
     assert "The idea is worse" in result.stdout
-    assert f"report: {path}" in result.stdout
+    page = path.with_name("report.html")
+    assert f"report: {path}\npage: {page}\n" in result.stdout
+    assert "The idea is worse" in (here / page).read_text()
     assert "compiling train" in result.stderr
     assert "compiling" not in result.stdout
     assert "noise" not in result.stdout

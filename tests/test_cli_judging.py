@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import subprocess
@@ -95,15 +94,6 @@ def test_compare_says_what_is_wrong(arguments: list[str], expected: str) -> None
     refused(expected, "compare", *arguments)
 
 
-@pytest.mark.usefixtures("here")
-def test_a_plot_needs_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    arguments = ("compare", "base.csv", "idea.csv", "--direction", "lower", "--plot", "x.png")
-    refused("--plot needs matplotlib: pip install 'jaxbench[plot]'", *arguments)
-    assert not Path("x.png").exists()
-
-
-@pytest.mark.skipif(importlib.util.find_spec("matplotlib") is None, reason="no matplotlib here")
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("name", ["x.png", "x.svg"])
 def test_a_plot_is_drawn(name: str) -> None:

@@ -50,7 +50,7 @@ Exit codes: 0 compared, whatever came out; 2 the files cannot be compared.
 )  # fmt: skip
 @click.option(
     "--plot", type=click.Path(dir_okay=False), metavar="FILE",
-    help="Draw pairs and differences into FILE (.png, .svg, .pdf); needs jaxbench\\[plot].",
+    help="Draw pairs and differences into FILE (.png, .svg, .pdf).",
 )  # fmt: skip
 @json_option
 def compare(

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxbench.base import Finding, Signature
+from jaxbench.base import Compared, Finding, Signature
 
 if TYPE_CHECKING:
     Samples = Mapping[str, np.ndarray]
@@ -222,6 +222,7 @@ SIGNATURES = (
         formula="Pearson(mean B, mean |y' - y|) over runs and alpha in {0, .01, .02, .05, .1, .2}",
         tolerance=CORRELATION,
         evaluate=bound_predicts_move,
+        compared=Compared("threshold_bound", "threshold_move"),
         null=every_unit_the_same,
         null_name="every replaced unit moves the outputs alike, wherever the data lie",
         controls=("untrained",),

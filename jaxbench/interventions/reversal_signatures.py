@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jaxbench.base import Finding, Signature
+from jaxbench.base import Compared, Finding, Signature
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -230,6 +230,7 @@ SIGNATURES = (
         formula="delta ~ u |J_t^-1 ... J_T^-1| within a factor of 10 (float32, u = 2^-24)",
         tolerance=ROUNDING_TOLERANCE,
         evaluate=rounding_follows_jacobians,
+        compared=Compared("log_error_predicted", "log_error", equal=True),
         pool=("ideas",),
         null=no_enlargement,
         null_name="reversing enlarges no error",

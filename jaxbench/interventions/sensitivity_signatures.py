@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jaxbench.base import Finding, Signature
+from jaxbench.base import Compared, Finding, Signature
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -132,6 +132,7 @@ SIGNATURES = (
         ),
         tolerance=TOLERANCE,
         evaluate=marginal_predicts_ablation,
+        compared=Compared("marginal", "raw_ablation"),
         null=norms_as_marginal,
         null_name="the norm of a unit's outgoing weights",
         controls=("untrained",),
@@ -148,6 +149,7 @@ SIGNATURES = (
         ),
         tolerance=TOLERANCE,
         evaluate=conditional_predicts_refitted_ablation,
+        compared=Compared("conditional", "refitted_ablation"),
         null=marginal_as_conditional,
         null_name="the marginal information",
         controls=("untrained",),

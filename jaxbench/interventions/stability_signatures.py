@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jaxbench.base import Finding, Signature
+from jaxbench.base import Compared, Finding, Signature
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -250,6 +250,7 @@ SIGNATURES = (
         ),
         tolerance=LIFT_TOLERANCE,
         evaluate=lift_predicts_growth,
+        compared=Compared("log_predicted", "log_measured", equal=True),
         pool=("idea", "baseline"),
         null=no_growth,
         null_name="growth 1: injected deviations neither grow nor shrink (J an isometry, B = 0)",

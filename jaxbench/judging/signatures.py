@@ -14,6 +14,7 @@ import numpy as np
 
 from jaxbench.base import Finding, JaxbenchError, Signature
 from jaxbench.judging.json_values import strict_json
+from jaxbench.judging.points import points
 
 SignatureState = Literal["confirmed", "refuted", "vacuous", "untestable"]
 Samples = Mapping[str, np.ndarray]
@@ -39,6 +40,7 @@ class SignatureResult:
         controls: the same on each negative control.
         skill: 1 - error / error_null; None where there is no null or an error is missing.
         reason: one sentence for the state.
+        points: prediction against measurement, where the signature says what to draw.
     """
 
     name: str
@@ -55,6 +57,7 @@ class SignatureResult:
     controls: Mapping[str, Finding]
     skill: float | None
     reason: str
+    points: Mapping[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Give everything as strict JSON."""
@@ -93,9 +96,11 @@ def judge(
     """
     pooled = _pool(signature.pool, arms, "trained")
     subject = signature.evaluate(pooled)
+    sets: dict[str, Samples] = {"idea": pooled}
     null = None
     if signature.null is not None:
-        null = signature.evaluate(_Measured(signature.null(pooled)))
+        sets["null"] = _Measured(signature.null(pooled))
+        null = signature.evaluate(sets["null"])
     controls: dict[str, Finding] = {}
     for control in signature.controls:
         if control == "untrained":
@@ -104,6 +109,7 @@ def judge(
         else:
             samples = _Measured(_arm(arms, control, "trained"))
         controls[control] = signature.evaluate(samples)
+        sets[control] = samples
     skill = None if null is None else _skill(subject.error, null.error)
     state, reason = _state(signature, subject, null, controls, skill)
     legacy = signature.reported_rule
@@ -122,6 +128,7 @@ def judge(
         controls=controls,
         skill=skill,
         reason=subject.reason if legacy else reason,
+        points=points(signature.compared, sets),
     )
 
 

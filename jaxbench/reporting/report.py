@@ -52,7 +52,7 @@ def make_report(results: Results) -> dict[str, Any]:
             "metrics": sentences.metrics(bench),
             "bench_report": bench,
             "how_to_run": config.how_to_run(),
-            "files": [storage.REPORT],
+            "files": [storage.REPORT, storage.PAGE],
             "limitations": sentences.limitations(bench, idea.limitations),
             "system_verdict": system,
             "practical_verdict": practical,

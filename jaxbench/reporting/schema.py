@@ -106,6 +106,9 @@ class ArmResult(Part):
     sweep: list[Trial]
     full: Full
     full_mean: float | None
+    curves: dict[str, Any] = Field(
+        default_factory=dict, description="of the evaluation runs by name, [seeds][epochs]"
+    )
     cost: dict[str, Any]
 
 
@@ -169,6 +172,23 @@ class Ledger(Part):
     comparisons: list[LookEntry]
 
 
+class PointSet(Part):
+    """Predictions and measurements of one set of runs, evenly thinned out."""
+
+    predicted: list[float]
+    measured: list[float]
+    of: int = Field(description="how many points there were")
+
+
+class SignaturePoints(Part):
+    """A signature's prediction against its measurement: of the idea, the null and the controls."""
+
+    predicted: str = Field(description="the quantity that predicts")
+    measured: str
+    equal: bool = Field(description="whether the two should be equal")
+    panels: dict[str, PointSet]
+
+
 class SignatureEntry(Part):
     """What became of one signature; its state is null for a rule of the reference reports."""
 
@@ -180,6 +200,9 @@ class SignatureEntry(Part):
     confirmed_legacy: bool | None
     skill: float | None
     rule_digest: str
+    points: SignaturePoints | None = Field(
+        default=None, description="what is drawn; null where the signature does not say"
+    )
 
 
 class MechanismSignature(Part):

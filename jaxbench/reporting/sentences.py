@@ -178,4 +178,10 @@ def limitations(bench: Bench, own: Sequence[str]) -> str:
             )
     if not bench["protocol"]["parity"]["equal"]:
         parts.append(bench["protocol"]["parity"]["statement"])
-    return " ".join([*parts, *own])
+    return " ".join([*parts, *map(sentence, own)])
+
+
+def sentence(text: str) -> str:
+    """Write a remark as a sentence: with a capital at its beginning and a stop at its end."""
+    text = text.strip()
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '!', '?')) else '.'}"
