@@ -152,7 +152,7 @@ def stopped(process: subprocess.Popen[str], when: Callable[[], bool], with_signa
         if when():
             process.send_signal(with_signal)
             return True
-        time.sleep(0.002)
+        time.sleep(0.01)
     return False
 
 
@@ -242,7 +242,7 @@ def test_killed_at_twenty_random_moments(tmp_path: Path) -> None:
         whole = 0.0
         while full.poll() is None:
             whole = max(whole, cpu_seconds(full))
-            time.sleep(0.01)
+            time.sleep(0.05)
     rng = random.Random(20)
     kills, finished, moments = 0, 0, []
     while kills < 20:
