@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 from processes import interruptible
 
-from jaxbench import ledger
+from jaxbench import ledger, storage, trained_params
 from jaxbench.base import JaxbenchError
 from jaxbench.trained_params import load_params
 from jaxbench.training.checkpoint_folder import ABOUT
@@ -185,10 +185,11 @@ def test_killed_then_interrupted_then_resumed_is_as_if_nothing_had_happened(tmp_
     found = study.run("--resume", "--keep-params")
     assert found == expected
     (path,) = study.out.rglob("report.json")
-    assert sorted(each.name for each in path.parent.iterdir()) == ["params", "report.json"]
+    names = [storage.REPORT, storage.PAGE, trained_params.FOLDER]
+    assert sorted(each.name for each in path.parent.iterdir()) == sorted(names)
     report = json.loads(path.read_text())
     assert report["bench_report"]["cost"]["resumed"] == 2
-    assert report["files"] == ["report.json", "params"]
+    assert report["files"] == names
     assert len(ledger.read(study.out)) == 1
     kept_params_give_the_reports_scores(path.parent, report)
 
