@@ -38,8 +38,9 @@ def test_two_invocations_give_the_same_bytes(tmp_path: Path) -> None:
     for arm in ("baseline", "idea"):
         assert json.dumps(first[arm]["full"]) == json.dumps(second[arm]["full"])
         assert json.dumps(first[arm]["sweep"]) == json.dumps(second[arm]["sweep"])
-    report, looks = sorted(tmp_path.rglob("*.*"), key=lambda path: path.name, reverse=True)
-    assert (report.name, looks.name) == ("report.json", "ledger.jsonl")
+    written = {path.name: path for path in tmp_path.rglob("*.*")}
+    assert written.keys() == {"report.json", "report.html", "ledger.jsonl"}
+    report, looks = written["report.json"], written["ledger.jsonl"]
     assert len(looks.read_text().splitlines()) == 1
     assert json.loads(report.read_text())["bench_report"]["run_id"] == first["run_id"]
 

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 from processes import interruptible
 
-from jaxbench import ledger
+from jaxbench import ledger, storage, trained_params
 from jaxbench.base import JaxbenchError
 from jaxbench.trained_params import load_params
 from jaxbench.training.checkpoint_folder import ABOUT
@@ -152,7 +152,7 @@ def stopped(process: subprocess.Popen[str], when: Callable[[], bool], with_signa
         if when():
             process.send_signal(with_signal)
             return True
-        time.sleep(0.002)
+        time.sleep(0.01)
     return False
 
 
@@ -185,10 +185,11 @@ def test_killed_then_interrupted_then_resumed_is_as_if_nothing_had_happened(tmp_
     found = study.run("--resume", "--keep-params")
     assert found == expected
     (path,) = study.out.rglob("report.json")
-    assert sorted(each.name for each in path.parent.iterdir()) == ["params", "report.json"]
+    names = [storage.REPORT, storage.PAGE, trained_params.FOLDER]
+    assert sorted(each.name for each in path.parent.iterdir()) == sorted(names)
     report = json.loads(path.read_text())
     assert report["bench_report"]["cost"]["resumed"] == 2
-    assert report["files"] == ["report.json", "params"]
+    assert report["files"] == names
     assert len(ledger.read(study.out)) == 1
     kept_params_give_the_reports_scores(path.parent, report)
 
@@ -242,7 +243,7 @@ def test_killed_at_twenty_random_moments(tmp_path: Path) -> None:
         whole = 0.0
         while full.poll() is None:
             whole = max(whole, cpu_seconds(full))
-            time.sleep(0.01)
+            time.sleep(0.05)
     rng = random.Random(20)
     kills, finished, moments = 0, 0, []
     while kills < 20:
