@@ -17,9 +17,8 @@ from reporting.test_html_page import full_report
 playwright = pytest.importorskip(
     "playwright.sync_api", reason="playwright is not installed: pip install 'jaxbench[browser]'"
 )
-CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+CHROMIUM = next(filter(None, map(shutil.which, BROWSERS)), None)
 FLAGS = (
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
