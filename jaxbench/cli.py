@@ -17,10 +17,14 @@ from jaxbench.base import JaxbenchError
 from jaxbench.commands.audit import audit
 from jaxbench.commands.calibrate import calibrate
 from jaxbench.commands.compare import compare
+from jaxbench.commands.new import new
 from jaxbench.commands.output import stdout_on_stderr
 from jaxbench.commands.power import power
+from jaxbench.commands.reproduce import reproduce
+from jaxbench.commands.schema import schema
 
 INTERRUPTED = 130
+OUT_OF_TIME = 3
 MAX_SEEDS = 64
 GC_THRESHOLD = 100_000
 """New objects between two searches for cycles: tracing makes many that stay."""
@@ -34,8 +38,10 @@ Examples:
   jaxbench run stability_penalty
   jaxbench run stability_penalty --quick --set training.epochs=3
   jaxbench run my_study.toml --seeds 16 --out results
+  jaxbench new my_idea
   jaxbench compare baseline.csv idea.csv --direction lower
   jaxbench audit report.json
+  jaxbench reproduce report.json
   jaxbench power --effect 0.5
   jaxbench calibrate tabular
 
@@ -43,8 +49,9 @@ Examples:
 Exit codes:
   0    done: the study was judged, whatever the verdict
   1    failure: an error in jaxbench, in a component, or in writing the report; or
-       audit found contradictions
+       audit found contradictions, or reproduce other scores
   2    bad input: an unknown name, a wrong config or option, an unwritable folder
+  3    out of time (--max-seconds): nothing was judged
   130  interrupted (Ctrl-C)
 
 JAXBENCH_TRACEBACK=1 in the environment shows tracebacks.
@@ -168,6 +175,10 @@ stands beside it and is not valid then.
     help="The folder for results: OUT/<study>/<run id>/report.json, and ledger.jsonl.",
 )  # fmt: skip
 @click.option("--quick", is_flag=True, help="Lay the config's [quick] table over it.")
+@click.option(
+    "--max-seconds", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
+    help="Give up, with exit code 3, if it takes longer; checked between epochs.",
+)  # fmt: skip
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 @click.option("--json", "as_json", is_flag=True, help="Print only the report, as JSON, on stdout.")
 def run(
@@ -178,6 +189,7 @@ def run(
     max_seeds: int | None,
     out: str,
     quick: bool,
+    max_seconds: float | None,
     quiet: bool,
     as_json: bool,
 ) -> None:
@@ -199,7 +211,7 @@ def run(
 
         from jaxbench.study import run_study
 
-        with progress.make(quiet) as reporter:
+        with progress.make(quiet, max_seconds=max_seconds) as reporter:
             report = run_study(loaded, progress=reporter)
     problem: JaxbenchError | None = None
     try:
@@ -267,7 +279,7 @@ def list_names(name: str | None) -> None:
             click.echo(f"  {name:<{width}}  {summary}".rstrip())
 
 
-for command in (compare, audit, power, calibrate):
+for command in (compare, audit, power, calibrate, new, reproduce, schema):
     cli.add_command(command)
 
 
@@ -280,10 +292,10 @@ def main() -> None:
     try:
         cli(prog_name="jaxbench")
     except SystemExit as leaving:
-        if leaving.code == INTERRUPTED:
+        if leaving.code in (INTERRUPTED, OUT_OF_TIME):
             sys.stdout.flush()
             sys.stderr.flush()
-            os._exit(INTERRUPTED)  # threads may be compiling still: neither wait nor crash
+            os._exit(leaving.code)  # threads may be compiling still: neither wait nor crash
         raise
 
 
