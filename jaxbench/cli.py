@@ -17,6 +17,7 @@ from jaxbench.base import JaxbenchError
 from jaxbench.commands.audit import audit
 from jaxbench.commands.calibrate import calibrate
 from jaxbench.commands.compare import compare
+from jaxbench.commands.completion import complete_names, complete_studies, completion
 from jaxbench.commands.new import new
 from jaxbench.commands.output import stdout_on_stderr
 from jaxbench.commands.power import power
@@ -154,7 +155,7 @@ stands beside it and is not valid then.
 
 
 @cli.command(help=RUN_HELP)
-@click.argument("study", metavar="CONFIG")
+@click.argument("study", metavar="CONFIG", shell_complete=complete_studies)
 @click.option(
     "--set", "changes", metavar="KEY=VALUE", multiple=True, callback=assignment,
     help="Set one value of the config, such as training.epochs=3; may be repeated.",
@@ -259,7 +260,7 @@ def show_report(report: dict[str, Any], as_json: bool) -> None:
 
 
 @cli.command(name="list", help=LIST_HELP)
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_names)
 def list_names(name: str | None) -> None:
     """List studies, tracks, models and interventions, or show one of them."""
     from jaxbench import config, registry
@@ -279,7 +280,7 @@ def list_names(name: str | None) -> None:
             click.echo(f"  {name:<{width}}  {summary}".rstrip())
 
 
-for command in (compare, audit, power, calibrate, new, reproduce, schema):
+for command in (compare, audit, power, calibrate, new, reproduce, schema, completion):
     cli.add_command(command)
 
 
