@@ -17,13 +17,18 @@ from jaxbench.base import JaxbenchError
 from jaxbench.commands.audit import audit
 from jaxbench.commands.calibrate import calibrate
 from jaxbench.commands.compare import compare
+from jaxbench.commands.completion import complete_names, complete_studies, completion
 from jaxbench.commands.index import index
+from jaxbench.commands.new import new
 from jaxbench.commands.output import cache_option, stdout_on_stderr
 from jaxbench.commands.power import power
 from jaxbench.commands.report import report as report_command
 from jaxbench.commands.report import write_page
+from jaxbench.commands.reproduce import reproduce
+from jaxbench.commands.schema import schema
 
 INTERRUPTED = 130
+OUT_OF_TIME = 3
 MAX_SEEDS = 64
 GC_THRESHOLD = 100_000
 """New objects between two searches for cycles: tracing makes many that stay."""
@@ -39,10 +44,12 @@ Examples:
   jaxbench run stability_penalty --checkpoint-every 1
   jaxbench run stability_penalty --resume
   jaxbench run my_study.toml --seeds 16 --out results
+  jaxbench new my_idea
   jaxbench report results/my_study/0123456789ab --figures figures --format pdf
   jaxbench index results
   jaxbench compare baseline.csv idea.csv --direction lower
   jaxbench audit report.json
+  jaxbench reproduce report.json
   jaxbench power --effect 0.5
   jaxbench calibrate tabular
 
@@ -50,9 +57,10 @@ Examples:
 Exit codes:
   0    done: the study was judged, whatever the verdict
   1    failure: an error in jaxbench, in a component, or in writing the report; or
-       audit found contradictions
+       audit found contradictions, or reproduce other scores
   2    bad input: an unknown name, a wrong config or option, an unwritable folder,
        checkpoints that do not fit
+  3    out of time (--max-seconds): nothing was judged
   130  interrupted (Ctrl-C)
 
 JAXBENCH_TRACEBACK=1 in the environment shows tracebacks; JAXBENCH_CACHE=FOLDER, or off, says
@@ -161,7 +169,7 @@ is finished is shown, not run again, unless --force says so.
 
 
 @cli.command(help=RUN_HELP)
-@click.argument("study", metavar="CONFIG")
+@click.argument("study", metavar="CONFIG", shell_complete=complete_studies)
 @click.option(
     "--set", "changes", metavar="KEY=VALUE", multiple=True, callback=assignment,
     help="Set one value of the config, such as training.epochs=3; may be repeated.",
@@ -196,6 +204,10 @@ is finished is shown, not run again, unless --force says so.
     "--width", type=click.IntRange(min=1), metavar="RUNS",
     help="How many runs a device trains at once.  [default: from its free memory; 1 on CPU]",
 )  # fmt: skip
+@click.option(
+    "--max-seconds", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
+    help="Give up, with exit code 3, if it takes longer; checked between epochs.",
+)  # fmt: skip
 @cache_option
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 @click.option("--json", "as_json", is_flag=True, help="Print only the report, as JSON, on stdout.")
@@ -212,6 +224,7 @@ def run(
     force: bool,
     keep_params: bool,
     width: int | None,
+    max_seconds: float | None,
     cache: str | None,
     quiet: bool,
     as_json: bool,
@@ -243,7 +256,7 @@ def run(
             )
             options = {"--out": out, "--width": width, "--keep-params": keep_params}
             with (
-                progress.make(quiet) as reporter,
+                progress.make(quiet, max_seconds=max_seconds) as reporter,
                 interrupted.resumable(loaded, checkpoints, options),
             ):
                 report = run_study(
@@ -308,7 +321,7 @@ def show_report(report: dict[str, Any], as_json: bool) -> None:
 
 
 @cli.command(name="list", help=LIST_HELP)
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_names)
 def list_names(name: str | None) -> None:
     """List studies, tracks, models and interventions, or show one of them."""
     from jaxbench import config, registry
@@ -328,7 +341,10 @@ def list_names(name: str | None) -> None:
             click.echo(f"  {name:<{width}}  {summary}".rstrip())
 
 
-for command in (compare, audit, power, calibrate, report_command, index):
+COMMANDS = (
+    new, compare, audit, reproduce, report_command, index, power, calibrate, schema, completion,
+)  # fmt: skip
+for command in COMMANDS:
     cli.add_command(command)
 
 
@@ -341,10 +357,10 @@ def main() -> None:
     try:
         cli(prog_name="jaxbench")
     except SystemExit as leaving:
-        if leaving.code == INTERRUPTED:
+        if leaving.code in (INTERRUPTED, OUT_OF_TIME):
             sys.stdout.flush()
             sys.stderr.flush()
-            os._exit(INTERRUPTED)  # threads may be compiling still: neither wait nor crash
+            os._exit(leaving.code)  # threads may be compiling still: neither wait nor crash
         raise
 
 

@@ -89,7 +89,7 @@ def dumps(document: Mapping[str, Any]) -> str:
 def _table(table: Mapping[str, Any], path: tuple[str, ...]) -> list[str]:
     """Write a table: its values first, then its tables, then its lists of tables."""
     values = {k: v for k, v in table.items() if not isinstance(v, Mapping) and not _tables(v)}
-    lines = [f"{_key(key)} = {_value(value)}" for key, value in values.items()]
+    lines = [f"{_key(key)} = {inline(value)}" for key, value in values.items()]
     for key, value in table.items():
         inner = (*path, key)
         header = ".".join(map(_key, inner))
@@ -110,13 +110,13 @@ def _tables(value: Any) -> bool:
 
 def _key(key: str) -> str:
     """Write a key, quoted where it must be."""
-    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _value(key)
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else inline(key)
 
 
-def _value(value: Any) -> str:
-    """Write a value: TOML's strings and numbers are JSON's, but for the delete character."""
+def inline(value: Any) -> str:
+    """Write a value in one line; strings and numbers are JSON's, but for the delete character."""
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_value, value)) + "]"
+        return "[" + ", ".join(map(inline, value)) + "]"
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_key(k)} = {_value(v)}" for k, v in value.items()) + "}"
+        return "{" + ", ".join(f"{_key(k)} = {inline(v)}" for k, v in value.items()) + "}"
     return json.dumps(value, ensure_ascii=False, allow_nan=False).replace("\x7f", "\\u007f")

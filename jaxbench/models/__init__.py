@@ -1,1 +1,17 @@
 """Models: one file a network; the only place that imports flax."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+
+def __getattr__(name: str) -> ModuleType:
+    """Import a file of this folder when it is first named."""
+    if not name.startswith("_"):
+        try:
+            return importlib.import_module(f"jaxbench.models.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"jaxbench.models.{name}":
+                raise
+    raise AttributeError(f"module 'jaxbench.models' has no attribute {name!r}")

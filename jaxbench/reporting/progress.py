@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
-from jaxbench.base import Progress
+from jaxbench.base import JaxbenchError, Progress
 
 SECONDS_BETWEEN_LINES = 5.0
 
@@ -115,11 +115,68 @@ class Bar(Progress):
         self.bar.stop()
 
 
-def make(quiet: bool = False, stream: TextIO | None = None) -> Progress:
-    """Choose the progress that suits the stream, stderr by default."""
+class OutOfTimeError(JaxbenchError):
+    """A study took longer than it was given."""
+
+    exit_code = 3
+
+
+class Budget(Progress):
+    """Tells another how far a study is, and gives up once its time is over.
+
+    It looks between stages and epochs, so that one compilation or one epoch may still end.
+
+    Args:
+        inner: whom to tell.
+        seconds: what the study may take, above 0.
+    """
+
+    def __init__(self, inner: Progress, seconds: float) -> None:
+        self.inner = inner
+        self.seconds = seconds
+        self.ends = time.monotonic() + seconds
+
+    def check(self) -> None:
+        """Give up if the time is over.
+
+        Raises:
+            OutOfTimeError: it is.
+        """
+        if time.monotonic() > self.ends:
+            raise OutOfTimeError(
+                f"out of time: the study is not done after {self.seconds:g} s, so that nothing "
+                f"was judged; give it more (--max-seconds), or less to do (--quick, --seeds, "
+                f"--set training.epochs=...)"
+            )
+
+    def stage(self, name: str) -> None:
+        """Pass on, in time."""
+        self.check()
+        self.inner.stage(name)
+
+    def start(self, total: int, label: str) -> None:
+        """Pass on, in time."""
+        self.check()
+        self.inner.start(total, label)
+
+    def advance(self, count: int) -> None:
+        """Pass on, in time."""
+        self.inner.advance(count)
+        self.check()
+
+    def close(self) -> None:
+        """Pass on."""
+        self.inner.close()
+
+
+def make(
+    quiet: bool = False, stream: TextIO | None = None, *, max_seconds: float | None = None
+) -> Progress:
+    """Choose the progress that suits the stream, stderr by default; bounded by `max_seconds`."""
     stream = sys.stderr if stream is None else stream
+    chosen: Progress = Lines(stream)
     if quiet:
-        return Progress()
-    if stream.isatty() and os.environ.get("TERM") != "dumb":
-        return Bar(stream)
-    return Lines(stream)
+        chosen = Progress()
+    elif stream.isatty() and os.environ.get("TERM") != "dumb":
+        chosen = Bar(stream)
+    return chosen if max_seconds is None else Budget(chosen, max_seconds)

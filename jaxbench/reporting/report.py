@@ -11,7 +11,7 @@ import numpy as np
 from jaxbench import judging, storage
 from jaxbench.config import digest
 from jaxbench.reporting import sentences
-from jaxbench.reporting.provenance import provenance
+from jaxbench.reporting.provenance import origin, provenance
 from jaxbench.training import cost
 from jaxbench.training.runs import Measurement, TrainedRun
 
@@ -128,7 +128,7 @@ def bench_report(results: Results) -> dict[str, Any]:
             **resumed(results),
         },
         "programs": [group.summary(number) for number, group in enumerate(groups)],
-        "provenance": provenance(results.engine.devices),
+        "provenance": {**provenance(results.engine.devices), **origin(plan)},
         "config": config.as_run(),
     }
 

@@ -1,1 +1,17 @@
 """Tracks: one file a task."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+
+def __getattr__(name: str) -> ModuleType:
+    """Import a file of this folder when it is first named."""
+    if not name.startswith("_"):
+        try:
+            return importlib.import_module(f"jaxbench.tracks.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"jaxbench.tracks.{name}":
+                raise
+    raise AttributeError(f"module 'jaxbench.tracks' has no attribute {name!r}")

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import ClosedJaxpr
 
 from jaxbench.base import JaxbenchError, Progress
 from jaxbench.training import records
@@ -168,6 +169,15 @@ class Engine:
             stacked = block.take(self._call(block, "start")[0])
             fixed += [_row(stacked, row) for row in range(len(rows))]
         return fixed
+
+    def trace(self, run: Run) -> ClosedJaxpr:
+        """Trace the start and the first epoch of one run, as if for the first time."""
+        program, consts = Program(run.recipe), self._consts_for(run.recipe)
+
+        def first_epoch(run: RunInput) -> Any:
+            return program.epoch((consts, jnp.int32(0)), run, *program.start(consts, run))
+
+        return jax.make_jaxpr(first_epoch)(_input(run))
 
     def cause_of_divergence(self, each: TrainedRun) -> Cause | None:
         """Find the hook of its intervention that made a run diverge, if one did."""

@@ -144,3 +144,26 @@ def test_a_bar_goes_away_when_the_study_fails(monkeypatch: pytest.MonkeyPatch) -
         raise ZeroDivisionError
     shows_the_cursor = "\x1b[?25h"
     assert shows_the_cursor in stream.getvalue()
+
+
+def test_a_budget_passes_on_and_gives_up_when_the_time_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    stream = io.StringIO()
+    chosen = progress.make(stream=stream, max_seconds=10)
+    chosen.stage("compiling")
+    now[0] = 109.9
+    chosen.start(4, "training 2 runs")
+    chosen.advance(1)
+    now[0] = 110.1
+    for late in (
+        lambda: chosen.advance(1), lambda: chosen.stage("more"), lambda: chosen.start(1, "x"),
+    ):  # fmt: skip
+        with pytest.raises(progress.OutOfTimeError, match="not done after 10 s") as caught:
+            late()
+        assert caught.value.exit_code == 3
+    chosen.close()
+    assert "compiling" in stream.getvalue()
+    assert "training 2 runs: 4 to do" in stream.getvalue()

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from pydantic import BaseModel
 
+from jaxbench import cli, config
 from jaxbench.base import JaxbenchError
 from jaxbench.reporting import schema
 from reporting.sample import sample_report
@@ -69,3 +73,40 @@ def test_the_schemas_are_of_one_draft_and_plain_json() -> None:
         assert json.loads(json.dumps(document)) == document
     assert "quick" in schema.config_schema()["properties"]
     assert set(schema.config_schema()["required"]) == {"track", "model", "arms"}
+
+
+@pytest.mark.parametrize("of", ["config", "report"])
+def test_the_command_prints_a_schema_that_is_one(of: str) -> None:
+    done = CliRunner().invoke(cli.cli, ["schema", of])
+    assert done.exit_code == 0
+    printed = json.loads(done.stdout)
+    assert printed["$schema"] == schema.DRAFT
+    jsonschema = pytest.importorskip("jsonschema")
+    jsonschema.Draft202012Validator.check_schema(printed)
+
+
+def committed() -> list[Path]:
+    return sorted((Path(__file__).parents[2] / "results").glob("*/*/report.json"))
+
+
+def test_every_committed_report_is_valid_by_the_schema() -> None:
+    """By another implementation than the models that made the schema."""
+    jsonschema = pytest.importorskip("jsonschema")
+    validator = jsonschema.Draft202012Validator(schema.report_schema())
+    assert committed()
+    for path in committed():
+        report = json.loads(path.read_bytes())
+        assert [error.message for error in validator.iter_errors(report)] == []
+    report["practical_verdict"] = "cures"
+    [error] = validator.iter_errors(report)
+    assert list(error.path) == ["practical_verdict"]
+
+
+def test_every_config_is_valid_by_the_schema_and_a_typo_is_not() -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    validator = jsonschema.Draft202012Validator(schema.config_schema())
+    for name in config.available():
+        document = tomllib.loads((config.shipped_folder() / f"{name}.toml").read_text())
+        assert [error.message for error in validator.iter_errors(document)] == [], name
+    for place, value in (("training", {"epoch": 3}), ("protocol", {"seeds": 1}), ("trak", {})):
+        assert list(validator.iter_errors({**document, place: value})), place

@@ -1,0 +1,95 @@
+"""Studies from Python: `jaxbench.run_study(...)` is what `jaxbench run` does, without its files."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jaxbench import config as configs
+from jaxbench.config import Config
+from jaxbench.reporting.document import Report
+
+if TYPE_CHECKING:
+    from jaxbench.base import Progress
+
+
+def load_config(
+    study: Config | str | os.PathLike[str] | Mapping[str, Any],
+    *,
+    quick: bool = False,
+    seeds: int | None = None,
+    changes: Mapping[str, Any] | None = None,
+) -> Config:
+    """Load and check a study's config.
+
+    Args:
+        study: the name of a study, the path of a TOML file, or the same as a dict; paths in a dict
+            are relative to the working directory.
+        quick: lay the study's `quick` table over it.
+        seeds: evaluation seeds, in place of `protocol.seeds`.
+        changes: {dotted key: value}, set last, such as `{"training.epochs": 3}`.
+
+    Raises:
+        JaxbenchError: with everything that is wrong and its place.
+    """
+    if isinstance(study, Config):
+        if quick or seeds is not None or changes:
+            return load_config(study.as_run(), quick=quick, seeds=seeds, changes=changes)
+        return study
+    from jaxbench import toml_text
+
+    assignments = [(key, toml_text.inline(value)) for key, value in (changes or {}).items()]
+    if not isinstance(study, Mapping):
+        return configs.load(study, assignments, seeds=seeds, quick=quick)
+    from jaxbench import config_check
+
+    if seeds is not None:
+        assignments.append(("protocol.seeds", str(seeds)))
+    document = {"name": "study", **copy.deepcopy(dict(study))}
+    origin = configs.Origin(Path.cwd())
+    return config_check.resolve(
+        document, assignments, quick=quick, label="the config", origin=origin
+    )
+
+
+def run_study(
+    study: Config | str | os.PathLike[str] | Mapping[str, Any],
+    *,
+    quick: bool = False,
+    seeds: int | None = None,
+    changes: Mapping[str, Any] | None = None,
+    progress: Progress | bool = False,
+    max_seconds: float | None = None,
+) -> Report:
+    """Train, judge and report a study.
+
+    Nothing is written; `Report.save` does that.  jax is started with one host device a core, unless
+    it runs already.
+
+    Args:
+        study: as for `load_config`.
+        quick: lay the study's `quick` table over it.
+        seeds: evaluation seeds, in place of `protocol.seeds`.
+        changes: {dotted key: value}, set last, such as `{"training.epochs": 3}`.
+        progress: whom to tell how far it is; True for stderr.
+        max_seconds: give up if it takes longer, which is checked between epochs.
+
+    Raises:
+        JaxbenchError: the study cannot be run as configured, a hook of it failed, or it took longer
+            than `max_seconds`.
+    """
+    from jaxbench import base, devices
+
+    devices.configure()
+    loaded = load_config(study, quick=quick, seeds=seeds, changes=changes)
+    from jaxbench.reporting import progress as progresses
+    from jaxbench.study import run_study as run
+
+    if isinstance(progress, base.Progress):
+        bounded = progresses.Budget(progress, max_seconds) if max_seconds else progress
+        return Report(run(loaded, progress=bounded))
+    with progresses.make(quiet=not progress, max_seconds=max_seconds) as reporter:
+        return Report(run(loaded, progress=reporter))

@@ -1,0 +1,1 @@
+"""Starters: the files that `jaxbench new` copies, each one a working example."""
