@@ -19,6 +19,7 @@ from jaxbench.commands.calibrate import calibrate
 from jaxbench.commands.compare import compare
 from jaxbench.commands.output import stdout_on_stderr
 from jaxbench.commands.power import power
+from jaxbench.commands.tracks import tracks
 
 INTERRUPTED = 130
 MAX_SEEDS = 64
@@ -38,6 +39,7 @@ Examples:
   jaxbench audit report.json
   jaxbench power --effect 0.5
   jaxbench calibrate tabular
+  jaxbench tracks stability_penalty
 
 \b
 Exit codes:
@@ -267,7 +269,7 @@ def list_names(name: str | None) -> None:
             click.echo(f"  {name:<{width}}  {summary}".rstrip())
 
 
-for command in (compare, audit, power, calibrate):
+for command in (compare, audit, power, calibrate, tracks):
     cli.add_command(command)
 
 
