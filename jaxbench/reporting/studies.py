@@ -180,7 +180,9 @@ def _study(root: Path, file: Path, report: Mapping[str, Any]) -> tuple[Study, fl
     """Read a report's primary comparison, and its alpha."""
     bench = report["bench_report"]
     judged, metric = bench["comparison"], bench["metric"]
-    primary = next((c for c in bench["comparisons"] if c["role"] == "primary"), {})
+    primary: Mapping[str, Any] = next(
+        (c for c in bench["comparisons"] if c["role"] == "primary"), {}
+    )
     ends = (judged.get("intervals") or {}).get("t") or {}
     relative = (judged.get("effects") or {}).get("relative_change")
     steps, endpoint = judged.get("sequential"), primary.get("endpoint") or ""
