@@ -128,7 +128,10 @@ def bench_report(results: Results) -> dict[str, Any]:
             **resumed(results),
         },
         "programs": [group.summary(number) for number, group in enumerate(groups)],
-        "provenance": provenance(results.engine.devices),
+        "provenance": {
+            **provenance(results.engine.devices),
+            "processes": results.engine.processes.count,
+        },
         "config": config.as_run(),
     }
 
