@@ -22,12 +22,17 @@ START_TIMEOUT = 120
 """Seconds that a process waits for all others to start."""
 PEER_TIMEOUT = 30
 """Seconds without a sign of life, by default, after which a process is taken for dead."""
-WATCH = "import sys; sys.stdin.buffer.read() == b'ended' or sys.stderr.write(sys.argv[1])"
-"""Waits until the process that started it ends; says what to think of it if that came suddenly."""
+WATCH = """
+import sys
+said = sys.stdin.buffer.read()
+if not said.endswith(b"ended"):
+    sys.stderr.write(sys.argv[2 if said.startswith(b"joined") else 1])
+"""
+"""Waits until the process that started it ends, and says why where that one could not."""
 
 
 class StartError(JaxbenchError):
-    """The processes of a study did not find each other."""
+    """`jax.distributed` could not be started."""
 
     exit_code = 1
 
@@ -54,26 +59,34 @@ def joined(place: Place | None) -> Iterator[Processes]:
     """Join the other processes of a study, and leave when all are done; alone if there is no place.
 
     A process that dies ends the others: at once where they wait for its results, else after the
-    timeout.  jax's service then aborts them, so the last word is another process's: `WATCH`.
+    timeout.  jax's service then aborts them, as it does where not all start in time, so that the
+    last word is another process's: `WATCH`.
 
     Raises:
-        JaxbenchError: no cluster was found, or the others did not start in time.
+        JaxbenchError: no cluster was found, or jax cannot join it.
     """
     if place is None:
         from jaxbench.training.processes import ALONE
 
         yield ALONE
         return
-    last_words = (
-        "error: the study ended without a report, because another of its processes died or gave no "
-        f"sign of life for {place.timeout} s, or because this one was killed\n"
+    alone = (
+        f"error: not all processes of the study joined within {START_TIMEOUT} s: start every one, "
+        f"with the same --coordinator, which all must reach\n"
     )
-    command = [sys.executable, "-I", "-S", "-c", WATCH, last_words]
+    left = (
+        f"error: the study ended without a report, because another of its processes died or gave "
+        f"no sign of life for {place.timeout} s, or because this one was killed\n"
+    )
+    command = [sys.executable, "-I", "-S", "-c", WATCH, alone, left]
     watch = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True
     )
     try:
         start(place)
+        assert watch.stdin is not None
+        watch.stdin.write(b"joined")
+        watch.stdin.flush()
         from jaxbench.training import processes
 
         yield processes.current()
@@ -102,9 +115,7 @@ def start(place: Place) -> None:
         ) from error
     except RuntimeError as error:
         reason = " ".join(str(error).split())
-        raise StartError(
-            f"the processes did not find each other within {START_TIMEOUT} s: {reason}"
-        ) from error
+        raise StartError(f"jax.distributed could not be started: {reason}") from error
 
 
 def waits_for_others() -> bool:

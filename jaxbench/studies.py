@@ -103,7 +103,9 @@ def find(
 
     Args:
         patterns: a glob stands for files, or else for studies that come with jaxbench, sorted.
-        changes, seeds, quick: as for `config.load`, for every study.
+        changes: set in every study's config, as for `config.load`.
+        seeds: evaluation seeds of every study.
+        quick: whether to lay each file's `[quick]` table over it.
 
     Raises:
         ConfigError: a pattern stands for nothing.
@@ -114,7 +116,7 @@ def find(
             config = configs.load(name, changes, seeds=seeds, quick=quick)
             study = Study(config.name, config)
         except ConfigError as error:
-            study = Study(name, error=str(error))
+            study = Study(name, error=in_words(error))
         found.setdefault((study.name, study.run_id), study)
     return list(found.values())
 
@@ -200,7 +202,7 @@ def run_one(
     except ProcessError:
         raise
     except Exception as error:
-        return failed(study, error, time.perf_counter() - began)
+        return failed(study, in_words(error), time.perf_counter() - began)
 
 
 def settled(
@@ -243,15 +245,15 @@ def written(
     )  # fmt: skip
 
 
-def failed(
-    study: Study, error: BaseException | str, seconds: float = 0.0, node: str | None = None
-) -> Outcome:
-    """Say that a study failed, in the words of its error."""
-    text = str(error)
-    if isinstance(error, BaseException) and not isinstance(error, JaxbenchError):
-        text = f"{type(error).__name__}: {error}"
-    words = " ".join(text.split())
-    return Outcome(study.name, study.run_id, "failed", seconds, error=words, node=node)
+def failed(study: Study, error: str, seconds: float = 0.0, node: str | None = None) -> Outcome:
+    """Say that a study failed, and why."""
+    return Outcome(study.name, study.run_id, "failed", seconds, error=error, node=node)
+
+
+def in_words(error: Exception) -> str:
+    """Write an exception in one line, with its type where it is not one of ours."""
+    name = "" if isinstance(error, JaxbenchError) else f"{type(error).__name__}: "
+    return name + " ".join(str(error).split())
 
 
 def keep(out: str, config: Config, report: dict[str, Any]) -> Kept:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -65,10 +66,9 @@ def checked(place: Place, detect: bool) -> Place | None:
     missing = [option for option, value in named.items() if value is None]
     if place.coordinator is not None and ":" not in place.coordinator:
         raise click.UsageError(f"--coordinator is {place.coordinator!r}; expected HOST:PORT")
-    if None not in (place.processes, place.process) and place.process >= place.processes:
-        raise click.UsageError(
-            f"--process-id is {place.process}; expected 0 to {place.processes - 1}"
-        )
+    last = math.inf if place.processes is None else place.processes - 1
+    if place.process is not None and place.process > last:
+        raise click.UsageError(f"--process-id is {place.process}; expected 0 to {last}")
     if detect:
         return place
     if len(missing) == len(named):

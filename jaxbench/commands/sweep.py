@@ -15,10 +15,10 @@ from jaxbench.distributed import Place
 INTERRUPTED = 130
 HELP = """Run many studies, and say in a table what became of each.
 
-CONFIG is the name of a study, the path of a TOML file, or a glob of either, such as 'configs/*.toml'
-or 'axis_*'.  The studies run one after another in this process and share compiled programs.  One
-that fails stops no other.  A study whose report is in OUT already is not run again, so that a sweep
-that was interrupted goes on where it was, and running it twice changes nothing.
+CONFIG is the name of a study, the path of a TOML file, or a glob of either, such as
+'configs/*.toml' or 'axis_*'.  The studies run one after another in this process and share compiled
+programs.  One that fails stops no other.  A study whose report is in OUT already is not run again,
+so that a sweep that was interrupted goes on where it was, and running it twice changes nothing.
 
 \b
 Examples:
@@ -105,7 +105,8 @@ def sweep(
     with stdout_on_stderr():
         from jaxbench import devices, distributed, storage
 
-        devices.configure()
+        if address is None:
+            devices.configure()
         from jaxbench import studies
         from jaxbench.reporting import progress, sweep_table, terminal
 
