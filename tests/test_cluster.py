@@ -81,7 +81,7 @@ def test_files_that_differ_on_a_node_are_refused(tmp_path: Path) -> None:
     assert "are not the same on" in str(answer.error)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def nodes() -> Iterator[Any]:
     """A head that trains nothing, and two nodes of one core."""
     pytest.importorskip("ray")
@@ -96,6 +96,36 @@ def nodes() -> Iterator[Any]:
     yield made
     ray.shutdown()
     made.shutdown()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of Ray's own modules
+def test_a_cluster_gives_the_scores_of_this_machine(
+    nodes: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A study that raises on its node fails in words; the other has its scores."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.toml").write_text(STUDY.format(rate=0.01))
+    broken = 'raise ValueError("no memory left")'
+    idea = IDEA.format(marks=tmp_path, seconds=0).replace("time.sleep(0)", broken)
+    (tmp_path / "marks.py").write_text(idea)
+    text = STUDY.format(rate=0.01).replace('"none"', '"./marks.py"')
+    (tmp_path / "other.toml").write_text(text)
+    asked = studies.find(["mine.toml", "other.toml"])
+    options: dict[str, Any] = {"force": False, "progress": Progress()}
+    there = {
+        each.study: each
+        for each in cluster.run_on_ray(asked, "there", address=nodes.address, **options)
+    }
+    assert there["other"].state == "failed"
+    assert "no memory left" in str(there["other"].error)
+    [mine] = studies.run_here(asked[:1], "mine", **options)
+    full = [
+        {name: arm["full"] for name, arm in outcome.report["bench_report"]["arms"].items()}
+        for outcome in (there["mine"], mine)
+        if outcome.report is not None
+    ]
+    assert full[0] == full[1]
 
 
 @pytest.mark.slow
@@ -141,33 +171,3 @@ def test_a_node_that_is_killed_loses_no_study(
     again = CliRunner().invoke(cli.cli, arguments)
     assert {each["state"] for each in json.loads(again.stdout)["studies"]} == {"skipped"}
     assert len(list(marks.iterdir())) == begun
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")  # of Ray's own modules
-def test_a_cluster_gives_the_scores_of_this_machine(
-    nodes: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A study that raises on its node fails in words; the other has its scores."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.toml").write_text(STUDY.format(rate=0.01))
-    broken = 'raise ValueError("no memory left")'
-    idea = IDEA.format(marks=tmp_path, seconds=0).replace("time.sleep(0)", broken)
-    (tmp_path / "marks.py").write_text(idea)
-    text = STUDY.format(rate=0.01).replace('"none"', '"./marks.py"')
-    (tmp_path / "other.toml").write_text(text)
-    asked = studies.find(["mine.toml", "other.toml"])
-    options: dict[str, Any] = {"force": False, "progress": Progress()}
-    there = {
-        each.study: each
-        for each in cluster.run_on_ray(asked, "there", address=nodes.address, **options)
-    }
-    assert there["other"].state == "failed"
-    assert "no memory left" in str(there["other"].error)
-    [mine] = studies.run_here(asked[:1], "mine", **options)
-    full = [
-        {name: arm["full"] for name, arm in outcome.report["bench_report"]["arms"].items()}
-        for outcome in (there["mine"], mine)
-        if outcome.report is not None
-    ]
-    assert full[0] == full[1]
