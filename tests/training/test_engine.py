@@ -14,7 +14,6 @@ from factories import (
     train,
     vmap_layout,
 )
-
 from hypothesis import given
 from hypothesis import strategies as st
 
