@@ -141,18 +141,6 @@ def read_report(path: str | os.PathLike[str]) -> dict[str, Any]:
     return report
 
 
-def finished_report(
-    out: str | os.PathLike[str], study: str, identity: str
-) -> dict[str, Any] | None:
-    """Read the report of a study that was run before, or give None; a torn one is none."""
-    try:
-        report = read_report(result_folder(out, study, identity) / REPORT)
-    except JaxbenchError:
-        return None
-    bench = report.get("bench_report")
-    return report if isinstance(bench, dict) and bench.get("run_id") == identity else None
-
-
 def _write_file(path: Path, text: str) -> None:
     """Write text and wait until the disk has it."""
     with path.open("w", encoding="utf-8") as file:

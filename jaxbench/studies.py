@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from jaxbench import config as configs
-from jaxbench import ledger, storage
+from jaxbench import interrupted, ledger, storage
 from jaxbench.base import JaxbenchError, Progress
 from jaxbench.config import Config, ConfigError
 from jaxbench.training.processes import ALONE, ProcessError, Processes
@@ -208,20 +208,27 @@ def run_one(
 def settled(
     study: Study, out: str, *, force: bool = False, processes: Processes = ALONE
 ) -> Outcome | None:
-    """Say what became of a study that need not be run: refused, or its report is there."""
+    """Say what became of a study that need not be run: refused, or its report is there.
+
+    A report that cannot be read is a failure, so that nothing is written over it unasked.
+    """
     if study.config is None:
         return Outcome(study.name, None, "refused", error=study.error)
     identity = study.run_id
     assert identity is not None
 
-    def look() -> dict[str, Any] | None:
-        return storage.finished_report(out, study.name, identity) if processes.first else None
+    folder = storage.result_folder(out, study.name, identity)
 
-    report = None if force else processes.together(look)[0]
+    def look() -> dict[str, Any] | None:
+        return interrupted.finished(folder) if processes.first else None
+
+    try:
+        report = None if force else processes.together(look)[0]
+    except JaxbenchError as error:
+        return failed(study, in_words(error))
     if report is None:
         return None
-    path = storage.result_folder(out, study.name, identity) / storage.REPORT
-    return Outcome(study.name, identity, "skipped", path=path, report=report)
+    return Outcome(study.name, identity, "skipped", path=folder / storage.REPORT, report=report)
 
 
 def written(

@@ -98,7 +98,7 @@ def test_a_sweep_runs_every_study_once_and_again_nothing(here: Path, ran: list[s
     assert states(result) == [("one", "done"), ("three", "done"), ("two", "done")]
     assert ran == ["one", "three", "two"]
     before = {path: path.read_bytes() for path in (here / "results").rglob("*") if path.is_file()}
-    assert len(before) == 4, "three reports and the ledger"
+    assert len(before) == 7, "three reports with their pages, and the ledger"
     again = sweep("*.toml", "--json")
     assert again.exit_code == 0
     assert {state for _, state in states(again)} == {"skipped"}
@@ -140,15 +140,20 @@ def test_a_study_that_fails_or_is_refused_stops_no_other(here: Path, ran: list[s
     assert (document["report"], document["error"]) == (None, "ValueError: no memory left")
 
 
-def test_a_torn_report_is_none(here: Path, ran: list[str]) -> None:
+def test_a_report_that_cannot_be_read_is_not_written_over_unasked(
+    here: Path, ran: list[str]
+) -> None:
     sweep("one.toml", "--quiet")
     [path] = (here / "results").rglob("report.json")
-    whole = path.read_text()
     verdict = storage.read_report(path)["verdict"]
-    for text in (whole[:100], whole.replace(path.parent.name, "0" * 12), ""):
-        path.write_text(text)
-        assert states(sweep("one.toml", "--json", "--quiet")) == [("one", "done")]
-        assert storage.read_report(path)["verdict"] == verdict
+    path.write_text(path.read_text()[:100])
+    result = sweep("one.toml", "two.toml", "--json", "--quiet")
+    assert result.exit_code == 1
+    assert states(result) == [("one", "failed"), ("two", "done")]
+    assert "--force runs the study again" in json.loads(result.stdout)["studies"][0]["error"]
+    assert len(path.read_text()) == 100
+    assert sweep("one.toml", "--force", "--quiet").exit_code == 0
+    assert storage.read_report(path)["verdict"] == verdict
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ import click
 
 from jaxbench.commands import processes as several
 from jaxbench.commands.assignment import assignment
-from jaxbench.commands.output import stdout_on_stderr
+from jaxbench.commands.output import cache_option, stdout_on_stderr
+from jaxbench.commands.report import write_page
 from jaxbench.distributed import Place
 
 INTERRUPTED = 130
@@ -60,7 +61,7 @@ def a_shard(
 @click.option("--quick", is_flag=True, help="Lay each config's [quick] table over it.")
 @click.option(
     "--out", type=click.Path(), default="results", show_default=True,
-    help="The folder for results: OUT/<study>/<run id>/report.json.",
+    help="The folder for results: OUT/<study>/<run id>/report.json, report.html; ledger.jsonl.",
 )  # fmt: skip
 @click.option(
     "--shard", metavar="I/N", callback=a_shard,
@@ -79,6 +80,7 @@ def a_shard(
     "--gpus", type=click.IntRange(0), default=0, show_default=True,
     help="GPUs of a study on the Ray cluster.",
 )  # fmt: skip
+@cache_option
 @several.options
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout, not a table.")
@@ -93,6 +95,7 @@ def sweep(
     address: str | None,
     cpus: int | None,
     gpus: int,
+    cache: str | None,
     place: Place | None,
     quiet: bool,
     as_json: bool,
@@ -106,7 +109,7 @@ def sweep(
         from jaxbench import devices, distributed, storage
 
         if address is None:
-            devices.configure()
+            devices.configure(cache=cache)
         from jaxbench import studies
         from jaxbench.reporting import progress, sweep_table, terminal
 
@@ -134,6 +137,8 @@ def sweep(
                 try:
                     for outcome in running:
                         outcomes.append(outcome)
+                        if outcome.seconds and outcome.report and outcome.path:
+                            write_page(outcome.report, outcome.path)
                         reporter.stage(sweep_table.sentence(outcome, len(outcomes), len(asked)))
                 except KeyboardInterrupt:
                     interrupted = True
