@@ -27,8 +27,9 @@ def configure(
 
     XLA:CPU works on small products with one core only, hence the devices.  numpy's small products
     get one thread, which is faster beside XLA's.  Compiled programs are kept in the folder `cache`
-    (`compilation_cache.configure`); `cores` may be used, all by default.  Options that the user set stay as they are, and nothing
-    happens once jax is imported: the engine then uses the devices that are there.
+    (`compilation_cache.configure`); `cores` may be used, all by default.  Options that the user set
+    stay as they are, and nothing happens once jax is imported: the engine then uses the devices
+    that are there.
     """
     if "jax" in sys.modules:
         return False

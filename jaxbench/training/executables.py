@@ -56,7 +56,7 @@ class Executable:
     def again(self) -> Executable:
         """The same program for another study, which does not pay for compiling it."""
         other = copy.copy(self)
-        other.cost = ProgramCost(self.cost.name, 0.0, self.cost.temporary_bytes)
+        other.cost = ProgramCost(self.cost.name, 0.0, temporary_bytes=self.cost.temporary_bytes)
         return other
 
     def _compile(self) -> jax.stages.Compiled:
