@@ -174,6 +174,37 @@ def test_a_process_that_dies_ends_the_others_within_the_timeout(
 
 
 @pytest.mark.slow
+def test_a_study_that_lost_a_process_resumes(folder: Path) -> None:
+    """Killed between two checkpoints and continued by as many: the scores of one process."""
+    study = ["run", "mine.toml", "--set", "training.epochs=100", "--json", "--quiet"]
+    several_options = [
+        "--checkpoint-every",
+        "1",
+        "--peer-timeout",
+        str(TIMEOUT),
+        "--out",
+        "resumed",
+    ]
+    with started(folder, (1, 1), *study, *several_options) as several:
+        while not list(folder.glob("resumed/*/*/process1of2/checkpoints/progress-*")):
+            assert several[1].poll() is None, several[1].communicate()
+            time.sleep(0.05)
+        several[1].kill()
+        several[0].communicate(timeout=300)
+        assert several[0].returncode != 0
+    assert not list(folder.glob("resumed/*/*/report.json"))
+    with started(folder, (1, 1), *study, *several_options, "--resume") as several:
+        (code, stdout, stderr), (other, _, _) = ends(several)
+    assert (code, other) == (0, 0), stderr
+    done = subprocess.run(
+        command(*study, "--out", "whole"),
+        cwd=folder, env=environment(folder, 1), capture_output=True, text=True,
+    )  # fmt: skip
+    assert numbers(json.loads(stdout)) == numbers(json.loads(done.stdout))
+    assert not list(folder.glob("resumed/*/*/process*")), "checkpoints go when the report is there"
+
+
+@pytest.mark.slow
 def test_a_process_that_fails_is_named_by_the_others(folder: Path) -> None:
     """Only process 0 finds that results cannot be written: all end at once, with its words."""
     (folder / "file").write_text("")
