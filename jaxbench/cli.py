@@ -9,11 +9,14 @@ import gc
 import os
 import sys
 import traceback
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from jaxbench import distributed
 from jaxbench.base import JaxbenchError
+from jaxbench.commands import processes as several
+from jaxbench.commands.assignment import assignment
 from jaxbench.commands.audit import audit
 from jaxbench.commands.calibrate import calibrate
 from jaxbench.commands.compare import compare
@@ -26,7 +29,11 @@ from jaxbench.commands.report import report as report_command
 from jaxbench.commands.report import write_page
 from jaxbench.commands.reproduce import reproduce
 from jaxbench.commands.schema import schema
+from jaxbench.commands.sweep import sweep
 from jaxbench.commands.tracks import tracks
+
+if TYPE_CHECKING:
+    from jaxbench.training.checkpoints import Checkpoints
 
 INTERRUPTED = 130
 OUT_OF_TIME = 3
@@ -46,6 +53,7 @@ Examples:
   jaxbench run stability_penalty --resume
   jaxbench run my_study.toml --seeds 16 --out results
   jaxbench new my_idea
+  jaxbench sweep 'configs/*.toml' --quick
   jaxbench report results/my_study/0123456789ab --figures figures --format pdf
   jaxbench index results
   jaxbench compare baseline.csv idea.csv --direction lower
@@ -138,14 +146,6 @@ def cli() -> None:
     """Hold the commands together."""
 
 
-def assignment(ctx: click.Context, parameter: click.Parameter, values: Any) -> list[Any]:
-    """Split each `key=value`."""
-    for value in values:
-        if not value.partition("=")[0].strip() or "=" not in value:
-            raise click.BadParameter(f"{value!r} is not key=value", ctx, parameter)
-    return [tuple(value.split("=", 1)) for value in values]
-
-
 RUN_HELP = """Train, judge and report a study.
 
 CONFIG is the name of a study (see `jaxbench list`) or the path of a TOML file.
@@ -211,6 +211,7 @@ is finished is shown, not run again, unless --force says so.
     help="Give up, with exit code 3, if it takes longer; checked between epochs.",
 )  # fmt: skip
 @cache_option
+@several.options
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 @click.option("--json", "as_json", is_flag=True, help="Print only the report, as JSON, on stdout.")
 def run(
@@ -228,11 +229,12 @@ def run(
     width: int | None,
     max_seconds: float | None,
     cache: str | None,
+    place: distributed.Place | None,
     quiet: bool,
     as_json: bool,
 ) -> None:
     """Run a study."""
-    from jaxbench import config, devices, interrupted, ledger, storage, trained_params
+    from jaxbench import config, devices, interrupted, storage, trained_params
     from jaxbench.reporting import progress
 
     if max_seeds is not None and not until_decided:
@@ -248,53 +250,64 @@ def run(
         loaded = config.load(study, changes, seeds=seeds, max_seeds=most, quick=quick)
         identity = storage.run_id(config.digest(loaded))
         folder = storage.result_folder(out, loaded.name, identity)
-        storage.check_writable(folder)
-        before = None if force else interrupted.finished(folder)
-        if before is None:
+        with distributed.joined(place) as processes:
+            from jaxbench import studies
             from jaxbench.study import run_study
 
-            checkpoints = interrupted.open_checkpoints(
-                folder, loaded, every=checkpoint_every, width=width, resume=resume, force=force
-            )
-            options = {"--out": out, "--width": width, "--keep-params": keep_params}
-            with (
-                progress.make(quiet, max_seconds=max_seconds) as reporter,
-                interrupted.resumable(loaded, checkpoints, options),
-            ):
-                report = run_study(
-                    loaded,
-                    progress=reporter,
-                    width=width,
-                    checkpoints=checkpoints,
-                    keep_params=folder if keep_params else None,
-                )
+            first = processes.first
+
+            def look() -> dict[str, Any] | None:
+                if first:
+                    storage.check_writable(folder)
+                return interrupted.finished(folder) if first and not force else None
+
+            before = processes.together(look)[0]
+            if before is None:
+                own = interrupted.folder_of(folder, processes.index, processes.count)
+                checkpoints: Checkpoints | None = None
+
+                def open_checkpoints() -> None:
+                    nonlocal checkpoints
+                    checkpoints = interrupted.open_checkpoints(
+                        own, loaded, every=checkpoint_every, width=width, resume=resume, force=force
+                    )
+
+                processes.together(open_checkpoints)
+                options = {"--out": out, "--width": width, "--keep-params": keep_params}
+                with (
+                    progress.make(quiet or not first, max_seconds=max_seconds) as reporter,
+                    interrupted.resumable(loaded, checkpoints, options),
+                ):
+                    report = run_study(
+                        loaded,
+                        progress=reporter,
+                        width=width,
+                        checkpoints=checkpoints,
+                        keep_params=folder if keep_params and first else None,
+                    )
+                if first:
+                    kept = studies.keep(out, loaded, report)
+                written = processes.together(lambda: first and kept.path is not None)[0]
+                if written and checkpoints is not None:
+                    checkpoints.remove()
+                interrupted.leave(own)
+                if written and first and not keep_params:
+                    trained_params.remove(folder)
+    if not first:
+        return
     if before is not None:
         show_report(before, as_json)
         click.echo(interrupted.not_again(folder, before, keep_params), err=as_json)
         return
-    problem: JaxbenchError | None = None
     try:
-        report = ledger.enter(out, loaded, report)
-    except ledger.LedgerError as error:  # what was computed is written and shown all the same
-        problem = error
-    path = None
-    try:
-        path = storage.write_report(out, report)
-        if checkpoints is not None:
-            checkpoints.remove()
-        if not keep_params:
-            trained_params.remove(folder)
-    except storage.StorageError as error:
-        problem = error
-    try:
-        show_report(report, as_json)
-        if path is not None:
-            click.echo(f"\nreport: {path}", err=as_json)
-            click.echo(f"page: {write_page(report, path)}", err=as_json)
-        if problem is not None:
-            raise problem
+        show_report(kept.report, as_json)
+        if kept.path is not None:
+            click.echo(f"\nreport: {kept.path}", err=as_json)
+            click.echo(f"page: {write_page(kept.report, kept.path)}", err=as_json)
+        if kept.problem is not None:
+            raise kept.problem
     except KeyboardInterrupt:
-        stop(f"interrupted: the report is {path}" if path else "interrupted", INTERRUPTED)
+        stop(f"interrupted: the report is {kept.path}" if kept.path else "interrupted", INTERRUPTED)
 
 
 LIST_HELP = """List studies, tracks, models and interventions, one line each.
@@ -344,7 +357,8 @@ def list_names(name: str | None) -> None:
 
 
 COMMANDS = (
-    new, compare, audit, reproduce, report_command, index, power, calibrate, tracks, schema, completion,
+    sweep, new, compare, audit, reproduce, report_command, index, power, calibrate, tracks, schema,
+    completion,
 )  # fmt: skip
 for command in COMMANDS:
     cli.add_command(command)
@@ -359,10 +373,11 @@ def main() -> None:
     try:
         cli(prog_name="jaxbench")
     except SystemExit as leaving:
-        if leaving.code in (INTERRUPTED, OUT_OF_TIME):
+        code = leaving.code
+        if code in (INTERRUPTED, OUT_OF_TIME) or (code and distributed.waits_for_others()):
             sys.stdout.flush()
             sys.stderr.flush()
-            os._exit(leaving.code)  # threads may be compiling still: neither wait nor crash
+            os._exit(code if isinstance(code, int) else 1)  # threads or processes may be busy still
         raise
 
 

@@ -318,7 +318,7 @@ def load(
     from jaxbench import config_check
 
     name = os.fspath(name_or_path)
-    path = _locate(name)
+    path = locate(name)
     text, document = _read(path)
     document.setdefault("name", path.stem)
     command = ["jaxbench", "run", name]
@@ -348,7 +348,7 @@ def from_run(document: Mapping[str, Any], base_folder: Path | None = None) -> Co
     )
 
 
-def _locate(name: str) -> Path:
+def locate(name: str) -> Path:
     """Find the file of a study, or say what was looked for."""
     from jaxbench.registry import nearest
 

@@ -18,19 +18,24 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
-def configure(environment: MutableMapping[str, str] = os.environ, cache: str | None = None) -> bool:
+def configure(
+    environment: MutableMapping[str, str] = os.environ,
+    cache: str | None = None,
+    cores: int | None = None,
+) -> bool:
     """Give XLA one host device a core, so that runs spread over all cores; return whether it acted.
 
     XLA:CPU works on small products with one core only, hence the devices.  numpy's small products
     get one thread, which is faster beside XLA's.  Compiled programs are kept in the folder `cache`
-    (`compilation_cache.configure`).  Options that the user set stay as they are, and nothing
-    happens once jax is imported: the engine then uses the devices that are there.
+    (`compilation_cache.configure`); `cores` may be used, all by default.  Options that the user set
+    stay as they are, and nothing happens once jax is imported: the engine then uses the devices
+    that are there.
     """
     if "jax" in sys.modules:
         return False
     flags = environment.get("XLA_FLAGS", "")
     if HOST_DEVICES not in flags:
-        environment["XLA_FLAGS"] = f"{flags} {HOST_DEVICES}={available_cores()}".strip()
+        environment["XLA_FLAGS"] = f"{flags} {HOST_DEVICES}={cores or available_cores()}".strip()
     environment.setdefault("OPENBLAS_NUM_THREADS", "1")
     compilation_cache.configure(environment, cache)
     return True

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from jaxbench.base import Progress
     from jaxbench.config import Comparison, Config
     from jaxbench.training.checkpoints import Checkpoints
+    from jaxbench.training.executables import Compiled
 
 GRID_RUNS = 1000
 GRID_EXTENSIONS = 3
@@ -109,6 +110,7 @@ def run_study(
     width: int | None = None,
     checkpoints: Checkpoints | None = None,
     keep_params: Path | None = None,
+    compiled: Compiled | None = None,
 ) -> dict[str, Any]:
     """Train every run of a study and return its report.
 
@@ -119,6 +121,7 @@ def run_study(
         width: runs that a device trains at once, by that engine; chosen from its memory if None.
         checkpoints: where that engine writes down what it found, and reads what it found before.
         keep_params: the folder in which to keep the evaluation runs' trained parameters.
+        compiled: programs of earlier studies of this process; new ones are added.
 
     Raises:
         JaxbenchError: the study cannot be run as configured.
@@ -128,7 +131,11 @@ def run_study(
     for warning in plan.warnings:
         progress.stage(f"warning: {warning}")
     engine = engine or Engine(
-        width=width, measures=to_be_measured(plan), progress=progress, checkpoints=checkpoints
+        width=width,
+        measures=to_be_measured(plan),
+        progress=progress,
+        checkpoints=checkpoints,
+        compiled=compiled,
     )
     trainer = Trainer(plan, engine, choose_evaluate(plan, engine))
     plan, tunings = tune(trainer)

@@ -185,7 +185,7 @@ def build(
         params: PyTree, inputs: Float[np.ndarray, "batch time features"]
     ) -> Float[np.ndarray, " batch"]:
         given = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), (params, inputs))
-        with jax.enable_x64(True), jax.default_device(jax.devices("cpu")[0]):
+        with jax.enable_x64(True), jax.default_device(jax.local_devices(backend="cpu")[0]):
             return np.asarray(count(*given))
 
     def flops(input_shape: tuple[int, ...]) -> float:

@@ -133,7 +133,11 @@ def bench_report(results: Results) -> dict[str, Any]:
             **resumed(results),
         },
         "programs": [group.summary(number) for number, group in enumerate(groups)],
-        "provenance": {**provenance(results.engine.devices), **origin(plan)},
+        "provenance": {
+            **provenance(results.engine.devices),
+            **origin(plan),
+            "processes": results.engine.processes.count,
+        },
         "config": config.as_run(),
         **({"sources": config.sources} if config.sources else {}),
     }

@@ -45,7 +45,7 @@ class Group:
         layout: how its blocks lie on the devices.
         runs: how many were asked for.
         trained: how many were trained from the start; the others share the first phase of those.
-        programs: what was compiled for it.
+        programs: what was compiled for it in this process.
     """
 
     key: str

@@ -8,8 +8,9 @@ which is where progress, surgery and interruption live.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -22,11 +23,12 @@ from jaxbench.base import JaxbenchError, Progress
 from jaxbench.training import records
 from jaxbench.training.checkpoints import MEASURED, PROGRESS, TRAINED, TRUNK, Checkpoints, Row
 from jaxbench.training.cost import Group, steps_of
-from jaxbench.training.executables import Executable
+from jaxbench.training.executables import Compiled, Executable
 from jaxbench.training.failures import Cause, cause_of_divergence, tracing_error
 from jaxbench.training.keys import stage_key
 from jaxbench.training.layout import Layout, automatic
 from jaxbench.training.memory import run_bytes
+from jaxbench.training.processes import Processes, current
 from jaxbench.training.program import Carry, Fixed, Program, RunInput
 from jaxbench.training.runs import Measurement, Recipe, Run, TrainedRun
 
@@ -79,13 +81,16 @@ class Engine:
     """Trains runs; keeps compiled programs from one call to the next.
 
     Args:
-        devices: where to train; all devices of the default backend if None.
+        devices: where to train; all of this process's devices of the default backend if None.
         layout: how to lay blocks out; chosen from the devices if None.
         width: runs that a device trains at once, if the layout is to be chosen.
         measures: full keys of the recipes that will be measured, so that it is compiled for while
             they train.
         progress: whom to tell.
         checkpoints: where to write down what was found, and to find what was found before.
+        compiled: programs of earlier engines of this process, which need not be compiled again;
+            new ones are added.
+        processes: those that train together; all that jax knows if None.
     """
 
     def __init__(
@@ -97,15 +102,19 @@ class Engine:
         measures: Collection[str] = (),
         progress: Progress | None = None,
         checkpoints: Checkpoints | None = None,
+        compiled: Compiled | None = None,
+        processes: Processes | None = None,
     ) -> None:
-        self.devices = tuple(devices or jax.devices())
+        self.devices = tuple(devices or jax.local_devices())
+        self.processes = processes or current()
         self.progress = progress or Progress()
         self.checkpoints = checkpoints
         self.groups: dict[str, Group] = {}
         self._layout = layout
         self._width = width
         self._measures = measures
-        self._executables: dict[tuple[str, str, Layout], Executable] = {}
+        self._compiled: Compiled = {} if compiled is None else compiled
+        self._executables: Compiled = {}
         self._ahead: set[tuple[str, str, Layout]] = set()
         self._consts: dict[str, Any] = {}
 
@@ -118,12 +127,24 @@ class Engine:
             runs: any mixture of arms, configurations and seeds.
             keep: of which runs to keep the trained parameters and states.
         """
-        work = sum(run.recipe.schedule.epochs for run in runs)
-        self.progress.start(work, f"training {len(runs)} runs, in run-epochs")
-        trained: dict[int, TrainedRun] = {}
-        for members in _grouped(runs, lambda run: run.recipe.training_key).values():
-            trained |= self._train_group(members, keep)
-        return [trained[index] for index in range(len(runs))]
+        groups = _grouped(runs, lambda run: run.recipe.training_key)
+        shares = {key: self._share(each, _unit) for key, each in groups.items()}
+        for key, members in groups.items():
+            self._layout_for(members[0][1].recipe, len(shares[key]))
+            self.groups[key].runs += len(members)
+            self.groups[key].trained += len({_unit(member) for member in members})
+
+        def train_share() -> dict[int, dict[str, Any]]:
+            own = [run for share in shares.values() for _, run in share]
+            work = sum(run.recipe.schedule.epochs for run in own)
+            self.progress.start(work, f"training {len(own)} runs, in run-epochs")
+            trained: dict[int, TrainedRun] = {}
+            for share in shares.values():
+                trained |= self._train_group(share, keep) if share else {}
+            return {place: _without_run(each) for place, each in trained.items()}
+
+        found = self._together(train_share)
+        return [TrainedRun(run, **found[place]) for place, run in enumerate(runs)]
 
     def measure(
         self,
@@ -147,15 +168,24 @@ class Engine:
             for index, each in enumerate(trained)
             if control(each) and each.run.recipe.intervention.measure is not None
         ]
-        self.progress.start(len(wanted), f"measuring {len(wanted)} networks")
-        for members in _grouped(wanted, lambda each: each[1].run.recipe.full_key).values():
-            layout = self._layout_for(members[0][1][1].run.recipe, len(members))
-            for rows in layout.blocks(len(members)):
-                into, networks = zip(*(members[row][1] for row in rows), strict=True)
-                measured = self._measured(layout, networks)
-                for found, values in zip(into, measured, strict=True):
-                    found |= values
-                self.progress.advance(len(networks))
+        networks = [each for _, each in wanted]
+        groups = _grouped(networks, lambda each: each.run.recipe.full_key).values()
+
+        def measure_share() -> dict[int, dict[str, np.ndarray]]:
+            shares = [self._share(members, lambda member: member[0]) for members in groups]
+            own = sum(map(len, shares))
+            self.progress.start(own, f"measuring {own} networks")
+            measured: dict[int, dict[str, np.ndarray]] = {}
+            for share in filter(None, shares):
+                layout = self._layout_for(share[0][1].run.recipe, len(share))
+                for rows in layout.blocks(len(share)):
+                    places, block = zip(*(share[row] for row in rows), strict=True)
+                    measured |= zip(places, self._measured(layout, block), strict=True)
+                    self.progress.advance(len(block))
+            return measured
+
+        for place, values in self._together(measure_share).items():
+            wanted[place][0].update(values)
         return measurements
 
     def starts(
@@ -186,16 +216,29 @@ class Engine:
             return None
         return cause_of_divergence(recipe, self._consts_for(recipe), _input(each.run), step)
 
+    # Several processes ---------------------------------------------------------------------------
+
+    def _share(
+        self, members: list[tuple[int, T]], unit: Callable[[tuple[int, T]], Hashable]
+    ) -> list[tuple[int, T]]:
+        """Those members of a group that this process works on; equal units stay together."""
+        own = self.processes.share([unit(member) for member in members])
+        return list(itertools.compress(members, own))
+
+    def _together(self, compute: Callable[[], dict[int, T]]) -> dict[int, T]:
+        """What every process computed, by place."""
+        found: dict[int, T] = {}
+        for part in self.processes.together(compute):
+            found |= part
+        return found
+
     # One group of runs ---------------------------------------------------------------------------
 
     def _train_group(
         self, members: list[tuple[int, Run]], keep: Callable[[Run], bool]
     ) -> dict[int, TrainedRun]:
         layout = self._layout_for(members[0][1].recipe, len(members))
-        group = self.groups[members[0][1].recipe.training_key]
-        group.runs += len(members)
         branches = list(_grouped(members, lambda member: member[1].recipe.full_key).values())
-        group.trained += len({run.trunk or place for place, run in members})
         blocks = [
             [branch[row][1] for row in rows]
             for branch in branches
@@ -441,7 +484,7 @@ class Engine:
     def _layout_for(self, recipe: Recipe, count: int) -> Layout:
         layout = self._layout or automatic(
             self.devices,
-            count,
+            max(count, 1),
             lambda: run_bytes(Program(recipe), self._consts_for(recipe)),
             self._width,
         )
@@ -496,15 +539,19 @@ class Engine:
         training = name in ("start", "epoch", "evaluate")
         key = (recipe.training_key if training else recipe.full_key, name, layout)
         if key not in self._executables:
-            arguments = self._arguments(block, trees, shared)
-            try:
-                made = Executable(layout, function_of(recipe, name), name, arguments)
-            except JaxbenchError:
-                raise
-            except Exception as error:
-                raise tracing_error(recipe, name, error) from error
+            if key in self._compiled:
+                made = self._compiled[key].again()
+            else:
+                arguments = self._arguments(block, trees, shared)
+                try:
+                    made = Executable(layout, function_of(recipe, name), name, arguments)
+                except JaxbenchError:
+                    raise
+                except Exception as error:
+                    raise tracing_error(recipe, name, error) from error
+                self._compiled[key] = made
             self._executables[key] = made
-            self.groups[recipe.training_key].programs.append(self._executables[key].cost)
+            self.groups[recipe.training_key].programs.append(made.cost)
         return self._executables[key]
 
     def _arguments(
@@ -540,6 +587,18 @@ def _input(run: Run) -> RunInput:
     real = jnp.zeros(()).dtype
     hyper = {name: np.asarray(value, real) for name, value in sorted(run.hyper.items())}
     return RunInput(np.int32(seed), np.int32(training_seed), hyper)
+
+
+def _unit(member: tuple[int, Run]) -> Hashable:
+    """What one process must train: a run, or those that share what comes before surgery."""
+    place, run = member
+    return place if run.trunk is None else run.trunk
+
+
+def _without_run(trained: TrainedRun) -> dict[str, Any]:
+    """What training found, which can be sent to other processes; a run's recipe cannot."""
+    fields = dataclasses.fields(trained)
+    return {each.name: getattr(trained, each.name) for each in fields if each.name != "run"}
 
 
 def _spread(layout: Layout, positions: np.ndarray, each: Sequence[Any]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -9,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
-from jax.stages import Compiled
 
 from jaxbench.training import compilation_cache
 from jaxbench.training.cost import ProgramCost
@@ -53,7 +53,13 @@ class Executable:
         self.cost = ProgramCost(name, time.perf_counter() - began)
         self._compiled = COMPILER.submit(self._compile)
 
-    def _compile(self) -> Compiled:
+    def again(self) -> Executable:
+        """The same program for another study, which does not pay for compiling it."""
+        other = copy.copy(self)
+        other.cost = ProgramCost(self.cost.name, 0.0, temporary_bytes=self.cost.temporary_bytes)
+        return other
+
+    def _compile(self) -> jax.stages.Compiled:
         began = time.perf_counter()
         options: dict[str, Any] = {}
         if self._layout.devices[0].platform == "cpu":
@@ -85,6 +91,10 @@ class Executable:
         self.cost.run_seconds += time.perf_counter() - began
         self.cost.calls += 1
         return results
+
+
+Compiled = dict[tuple[str, str, Layout], Executable]
+"""Programs by what makes them equal: their recipes' key, their name and their layout."""
 
 
 def left_open(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -157,7 +157,7 @@ def measure_pass(call: Callable[[], Any]) -> float:
 
 def compiled_pass(model: Model, params: Any, inputs: np.ndarray) -> Callable[[], Any]:
     """A compiled forward pass on one device, its arguments there."""
-    device = jax.devices()[0]
+    device = jax.local_devices()[0]
     placed = jax.device_put((params, inputs), device)
     program = jax.jit(lambda params, inputs: model.apply(params, inputs)[0])
     compiled = program.lower(*placed).compile()

@@ -14,9 +14,12 @@ from factories import (
     train,
     vmap_layout,
 )
+from hypothesis import given
+from hypothesis import strategies as st
 
 from jaxbench.base import JaxbenchError
 from jaxbench.training.engine import Engine
+from jaxbench.training.layout import Layout
 from jaxbench.training.program import Program
 from jaxbench.training.runs import Run
 
@@ -42,6 +45,35 @@ def test_cpu_layout_is_bitwise_independent_of_company_and_devices(devices: int, 
     runs = runs_of(recurrent_recipe(), 64)[-count:]
     alone = scores(engine_on(1).train(runs[-1:]))[0]
     assert (scores(engine_on(devices).train(runs))[-1] == alone).all()
+
+
+@pytest.mark.usefixtures("compiled_as_for_users")
+@pytest.mark.parametrize(("devices", "count"), [(2, 7), (8, 5), (8, 13)])
+def test_counts_that_devices_do_not_divide_are_padded(devices: int, count: int) -> None:
+    """Fewer runs than devices, or some left over: every run has the bits that one device gives."""
+    runs = runs_of(recurrent_recipe(), 64)[:count]
+    expected = scores(engine_on(1).train(runs))
+    assert scores(engine_on(devices).train(runs)).tobytes() == expected.tobytes()
+
+
+def test_batches_on_several_devices_are_padded() -> None:
+    """The accelerators' layout on three devices, two runs at once, in blocks of 4 and 3."""
+    runs = runs_of(small_recipe(), 7)
+    layout = Layout(tuple(jax.devices()[:3]), 2, vectorized=True)
+    assert [len(rows) for rows in layout.blocks(7)] == [4, 3]
+    assert np.allclose(scores(train(runs, layout)), scores(train(runs, cpu_layout(1))), rtol=1e-5)
+
+
+@given(devices=st.integers(1, 8), slots=st.integers(1, 5), data=st.data())
+def test_a_block_deals_its_runs_out_evenly(devices: int, slots: int, data: st.DataObject) -> None:
+    """Each run has a place of its own, and the devices' loads differ by one run at most."""
+    layout = cpu_layout(devices, slots)
+    count = data.draw(st.integers(1, layout.capacity))
+    positions = layout.positions(count)
+    assert len(set(positions)) == count
+    assert max(positions) < layout.capacity
+    loads = np.bincount(positions // slots, minlength=devices)
+    assert loads.max() - loads.min() <= 1
 
 
 def test_blocks_do_not_change_the_numbers() -> None:
