@@ -25,8 +25,8 @@ from jaxbench.commands.index import index
 from jaxbench.commands.new import new
 from jaxbench.commands.output import cache_option, stdout_on_stderr
 from jaxbench.commands.power import power
+from jaxbench.commands.report import load_drawing, write_page
 from jaxbench.commands.report import report as report_command
-from jaxbench.commands.report import write_page
 from jaxbench.commands.reproduce import reproduce
 from jaxbench.commands.schema import schema
 from jaxbench.commands.sweep import sweep
@@ -273,6 +273,7 @@ def run(
                     )
 
                 processes.together(open_checkpoints)
+                load_drawing()
                 options = {"--out": out, "--width": width, "--keep-params": keep_params}
                 with (
                     progress.make(quiet or not first, max_seconds=max_seconds) as reporter,

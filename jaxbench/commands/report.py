@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -76,6 +78,12 @@ def report(
         if figures:
             for written in write_figures(document, Path(figures), wanted):
                 click.echo(f"figure: {written}")
+
+
+def load_drawing() -> None:
+    """Import in the background what pages need: most of a second, while something else runs."""
+    modules = ("matplotlib.figure", "matplotlib.backends.backend_svg", "jinja2")
+    threading.Thread(target=lambda: [*map(importlib.import_module, modules)]).start()
 
 
 def write_page(report: Mapping[str, Any], file: Path, out: str | None = None) -> Path:
