@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxbench import storage
 from jaxbench.base import JaxbenchError
+from jaxbench.devices import HOST_DEVICES
 
 if TYPE_CHECKING:
     from jaxbench.config import Config
@@ -145,6 +146,7 @@ def about(config: Config, width: int | None) -> dict[str, Any]:
         "code": source_digest(),
         "versions": made_with["versions"],
         "precision": made_with["precision"],
+        "xla_flags": [flag for flag in made_with["xla_flags"].split() if HOST_DEVICES not in flag],
         "devices": sorted({device.device_kind for device in jax.devices()}),
     }
 

@@ -40,6 +40,12 @@ Row = dict[str, np.ndarray]
 """What one run has come to, by name."""
 
 
+class UnwritableError(CheckpointError):
+    """A checkpoint that could not be written although everything before went well."""
+
+    exit_code = 1
+
+
 class Record(NamedTuple):
     """One record on disk: of which runs, after how many epochs, and how its arrays lie."""
 
@@ -92,14 +98,17 @@ class Checkpoints:
         return done % self.every == 0
 
     def find(self, kind: str, keys: Sequence[str]) -> list[Row] | None:
-        """Give what these runs came to, or None unless all of them are there."""
+        """Give what these runs came to, or None unless all of them are there and can be read."""
         found = self._places(kind, keys)
         if found is None:
             return None
         loaded: dict[Path, list[Row]] = {}
         for record, _ in found:
             if record.path not in loaded:
-                loaded[record.path] = self._read(record)
+                rows = read_rows(record)
+                if rows is None:
+                    return None
+                loaded[record.path] = rows
         return [loaded[record.path][row] for record, row in found]
 
     def progress(self, keys: Sequence[str]) -> tuple[int, list[Row]] | None:
@@ -119,7 +128,7 @@ class Checkpoints:
         Older states of blocks in training are then no longer needed.
 
         Raises:
-            CheckpointError: the disk refuses.
+            UnwritableError: the disk refuses.
         """
         from orbax.checkpoint import v1 as ocp
 
@@ -141,9 +150,9 @@ class Checkpoints:
                     },
                     overwrite=True,
                 )
-        except OSError as error:
-            raise CheckpointError(
-                f"a checkpoint cannot be written to {self.folder}: {error.strerror}"
+        except (OSError, ValueError) as error:  # tensorstore's errors are of the second kind
+            raise UnwritableError(
+                f"a checkpoint cannot be written to {self.folder}: {error}"
             ) from error
         before = self._records
         self._records = [each for each in before if each.kind != PROGRESS and each.path != path] + [
@@ -183,7 +192,7 @@ class Checkpoints:
     def _sweep(self, before: Sequence[Record]) -> None:
         """Remove from disk what is no record any more."""
         for path in {each.path for each in before} - {each.path for each in self._records}:
-            shutil.rmtree(path, ignore_errors=True)
+            remove_folder(path)
 
     def _begin(self) -> None:
         """Make the folder, and write down what decides the numbers."""
@@ -217,8 +226,7 @@ class Checkpoints:
         from orbax.checkpoint import v1 as ocp
 
         for path in sorted(self.folder.absolute().iterdir()):
-            kind = path.name.partition("-")[0]
-            if kind not in (PROGRESS, TRUNK, TRAINED, MEASURED) or not path.is_dir():
+            if not path.is_dir():
                 continue
             try:
                 with only_this_process():
@@ -227,24 +235,24 @@ class Checkpoints:
                     path, said["kind"], tuple(said["keys"]), said["done"], said["table"]
                 )
             except Exception:  # whatever orbax says of half a checkpoint
-                shutil.rmtree(path, ignore_errors=True)
+                if jax.process_count() == 1:  # else it may be another's that is being written
+                    shutil.rmtree(path, ignore_errors=True)
                 continue
-            self._records.append(record)
+            if not path.name.startswith("."):  # as those do that were being removed
+                self._records.append(record)
         self._records.sort(key=lambda each: each.done)
 
-    def _read(self, record: Record) -> list[Row]:
-        """Read a record's rows."""
-        from orbax.checkpoint import v1 as ocp
 
-        try:
-            with only_this_process():
-                arrays = ocp.load(record.path)
-            return unpacked(arrays, record.table, len(record.keys))
-        except Exception as error:
-            raise CheckpointError(
-                f"the checkpoint {record.path} cannot be read ({type(error).__name__}); remove "
-                f"it and resume, or start anew with --force"
-            ) from error
+def read_rows(record: Record) -> list[Row] | None:
+    """Read a record's rows; None where they cannot be read, so that they are computed again."""
+    from orbax.checkpoint import v1 as ocp
+
+    try:
+        with only_this_process():
+            arrays = ocp.load(record.path)
+        return unpacked(arrays, record.table, len(record.keys))
+    except Exception:  # whatever orbax says of a checkpoint whose files were lost
+        return None
 
 
 @contextlib.contextmanager
