@@ -241,6 +241,11 @@ def run(
         raise click.UsageError("--max-seeds goes with --until-decided")
     if resume and force:
         raise click.UsageError("--resume continues, --force begins anew: give one of them")
+    if place is not None and (checkpoint_every is not None or resume):
+        raise click.UsageError(
+            "several processes write no checkpoints (orbax's belong to all of them at once): leave "
+            "out --checkpoint-every and --resume"
+        )
     most = None
     if until_decided:
         most = MAX_SEEDS if max_seeds is None else max_seeds
@@ -263,16 +268,12 @@ def run(
 
             before = processes.together(look)[0]
             if before is None:
-                own = interrupted.folder_of(folder, processes.index, processes.count)
                 checkpoints: Checkpoints | None = None
-
-                def open_checkpoints() -> None:
-                    nonlocal checkpoints
+                if processes.count == 1:
                     checkpoints = interrupted.open_checkpoints(
-                        own, loaded, every=checkpoint_every, width=width, resume=resume, force=force
-                    )
-
-                processes.together(open_checkpoints)
+                        folder, loaded,
+                        every=checkpoint_every, width=width, resume=resume, force=force,
+                    )  # fmt: skip
                 load_drawing()
                 options = {"--out": out, "--width": width, "--keep-params": keep_params}
                 with (
@@ -288,12 +289,11 @@ def run(
                     )
                 if first:
                     kept = studies.keep(out, loaded, report)
-                written = processes.together(lambda: first and kept.path is not None)[0]
-                if written and checkpoints is not None:
-                    checkpoints.remove()
-                interrupted.leave(own)
-                if written and first and not keep_params:
-                    trained_params.remove(folder)
+                    if kept.path is not None and checkpoints is not None:
+                        checkpoints.remove()
+                    if kept.path is not None and not keep_params:
+                        trained_params.remove(folder)
+                processes.together(lambda: None)  # all end once the report is written
     if not first:
         return
     if before is not None:

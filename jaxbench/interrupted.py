@@ -49,20 +49,6 @@ def finished(folder: Path) -> dict[str, Any] | None:
     return report
 
 
-def folder_of(folder: Path, process: int, processes: int) -> Path:
-    """Where a process keeps its checkpoints: in the study's folder, or one of several in its own.
-
-    Their number is in the name, because each has other runs where there are more of them.
-    """
-    return folder if processes == 1 else folder / f"process{process}of{processes}"
-
-
-def leave(folder: Path) -> None:
-    """Remove a process's folder once nothing is in it."""
-    with contextlib.suppress(OSError):
-        folder.rmdir()
-
-
 def open_checkpoints(
     folder: Path,
     config: Config,

@@ -174,37 +174,6 @@ def test_a_process_that_dies_ends_the_others_within_the_timeout(
 
 
 @pytest.mark.slow
-def test_a_study_that_lost_a_process_resumes(folder: Path) -> None:
-    """Killed between two checkpoints and continued by as many: the scores of one process."""
-    study = ["run", "mine.toml", "--set", "training.epochs=100", "--json", "--quiet"]
-    several_options = [
-        "--checkpoint-every",
-        "1",
-        "--peer-timeout",
-        str(TIMEOUT),
-        "--out",
-        "resumed",
-    ]
-    with started(folder, (1, 1), *study, *several_options) as several:
-        while not list(folder.glob("resumed/*/*/process1of2/checkpoints/progress-*")):
-            assert several[1].poll() is None, several[1].communicate()
-            time.sleep(0.05)
-        several[1].kill()
-        several[0].communicate(timeout=300)
-        assert several[0].returncode != 0
-    assert not list(folder.glob("resumed/*/*/report.json"))
-    with started(folder, (1, 1), *study, *several_options, "--resume") as several:
-        (code, stdout, stderr), (other, _, _) = ends(several)
-    assert (code, other) == (0, 0), stderr
-    done = subprocess.run(
-        command(*study, "--out", "whole"),
-        cwd=folder, env=environment(folder, 1), capture_output=True, text=True,
-    )  # fmt: skip
-    assert numbers(json.loads(stdout)) == numbers(json.loads(done.stdout))
-    assert not list(folder.glob("resumed/*/*/process*")), "checkpoints go when the report is there"
-
-
-@pytest.mark.slow
 def test_a_process_that_fails_is_named_by_the_others(folder: Path) -> None:
     """Only process 0 finds that results cannot be written: all end at once, with its words."""
     (folder / "file").write_text("")
@@ -235,6 +204,8 @@ def test_a_process_that_never_starts_is_not_waited_for_for_ever(folder: Path) ->
         (["--coordinator", "a:1", "--processes", "2", "--process-id", "2"], "expected 0 to 1"),
         (["--coordinator", "a:1"], "--processes, --process-id missing"),
         (["--processes", "2"], "--coordinator, --process-id missing"),
+        (["--distributed", "--checkpoint-every", "1"], "several processes write no checkpoints"),
+        (["--distributed", "--resume"], "several processes write no checkpoints"),
         (["--coordinator", "a", "--processes", "2", "--process-id", "1"], "expected HOST:PORT"),
     ],
 )
