@@ -52,10 +52,11 @@ def check(study: Config | str | os.PathLike[str], *, quick: bool = True) -> None
     """
     plan = make_plan(api.load_config(study, quick=quick))
     seen: set[str] = set()
-    for name, arm in plan.arms.items():
+    ideas_first = sorted(plan.arms.values(), key=lambda arm: arm.name not in plan.ideas)
+    for arm in ideas_first:
         if arm.recipe.full_key not in seen:
             seen.add(arm.recipe.full_key)
-            check_arm(name, arm.recipe, runs_of(plan, arm))
+            check_arm(arm.name, arm.recipe, runs_of(plan, arm))
 
 
 def runs_of(plan: Plan, arm: PlannedArm, count: int = SEEDS) -> list[Run]:

@@ -1,7 +1,5 @@
 """What every registered intervention must keep; new ones join by themselves."""
 
-import jax
-import numpy as np
 import pytest
 from factories import (
     cpu_layout,
@@ -13,7 +11,7 @@ from factories import (
     small_recipe,
 )
 
-from jaxbench import registry
+from jaxbench import conformance, registry
 from jaxbench.base import Intervention
 from jaxbench.training.engine import Engine
 from jaxbench.training.runs import Recipe, Run
@@ -63,14 +61,12 @@ def plain_engine() -> Engine:
 
 
 def test_parameters_keep_structure_shape_and_dtype(recipe: Recipe, engine: Engine) -> None:
-    runs = runs_of(recipe, 1)
-    (trained,) = engine.train(runs, keep=lambda run: True)
-    start = engine.starts(recipe, runs[0].hyper, [0])[0]
+    (trained,) = engine.train(runs_of(recipe, 1), keep=lambda run: True)
+    conformance.check_parameters("it", engine, trained)
 
-    def form(tree: object) -> object:
-        return jax.tree.map(lambda leaf: (leaf.shape, str(leaf.dtype)), tree)
 
-    assert form(trained.params) == form(start.params0)
+def test_hooks_are_pure(recipe: Recipe, engine: Engine) -> None:
+    conformance.check_pure("it", runs_of(recipe, 1)[0], engine)
 
 
 def test_a_run_in_company_equals_the_run_alone(recipe: Recipe, engine: Engine) -> None:
@@ -91,19 +87,10 @@ def test_neutral_values_give_the_plain_training(
     recipe: Recipe, engine: Engine, plain_engine: Engine
 ) -> None:
     """With every hyperparameter that has a neutral value at it, the scores are the baseline's."""
-    declared = recipe.intervention.hyper
-    neutral = {name: h.neutral for name, h in declared.items() if h.neutral is not None}
-    if not neutral and recipe.intervention.name != "none":
+    declared = recipe.intervention.hyper.values()
+    if all(hyper.neutral is None for hyper in declared) and recipe.intervention.name != "none":
         pytest.skip("it has no neutral strength")
-    plain = Recipe(
-        recipe.track,
-        recipe.model,
-        registry.load("interventions", "none").make({}),
-        recipe.schedule,
-    )
-    expected = scores(plain_engine.train(runs_of(plain, 3)))
-    found = scores(engine.train(runs_of(recipe, 3, **neutral)))
-    assert np.allclose(found, expected, rtol=1e-5, atol=0)
+    conformance.check_neutral("it", recipe, runs_of(recipe, 3), engine, lambda: plain_engine)
 
 
 def test_measurements_are_finite_and_have_the_same_form_on_every_run(
@@ -111,9 +98,5 @@ def test_measurements_are_finite_and_have_the_same_form_on_every_run(
 ) -> None:
     if recipe.intervention.measure is None:
         pytest.skip("it measures nothing")
-    measured = engine.measure(engine.train(runs_of(recipe, 2), keep=lambda run: True))
-    for each in measured:
-        assert each.measured.keys() == measured[0].measured.keys()
-        for name, value in each.measured.items():
-            assert np.isfinite(value).all(), name
-            assert value.shape == measured[0].measured[name].shape, name
+    trained = engine.train(runs_of(recipe, 2), keep=lambda run: True)
+    conformance.check_measurements("it", engine, trained)

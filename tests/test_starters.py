@@ -21,7 +21,9 @@ ROOT = Path(__file__).parent.parent
 KINDS = sorted(starting.STEMS)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", ["idea", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("model", "track"))]
+)
 def test_the_tests_that_are_written_pass(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -75,10 +77,16 @@ def build() -> Intervention:
     ("term", "measured", "neutral", "said"),
     [
         ("np.random.default_rng().random()", "1.0", "None", "it is another program; a hook reads"),
-        ("(outputs**2).mean()", "1.0", "2.0", r"neutral values \(weight = 2\) it scores"),
-        ("(outputs**2).mean()", "jnp.log(-1.0)", "None", "a value that is not finite"),
+        pytest.param(
+            "(outputs**2).mean()", "1.0", "2.0", r"neutral values \(weight = 2\) it scores",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "(outputs**2).mean()", "jnp.log(-1.0)", "None", "a value that is not finite",
+            marks=pytest.mark.slow,
+        ),
     ],
-)
+)  # fmt: skip
 def test_conformance_finds_what_an_arm_does_not_keep(
     term: str, measured: str, neutral: str, said: str, tmp_path: Path
 ) -> None:

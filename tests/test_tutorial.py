@@ -9,10 +9,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 TUTORIAL = Path(__file__).parent.parent / "docs" / "your_own_idea.md"
 BLOCK = re.compile(r"^```(\w+)(?: file=(\S+))?\n(.*?)^```", re.M | re.S)
 
 
+@pytest.mark.slow
 def test_the_tutorial_runs_from_top_to_bottom(tmp_path: Path) -> None:
     """Blocks that name a file are written there, others are run; the last one is of another file.
 

@@ -145,8 +145,8 @@ class Budget(Progress):
         if time.monotonic() > self.ends:
             raise OutOfTimeError(
                 f"out of time: the study is not done after {self.seconds:g} s, so that nothing "
-                f"was judged; give it more (--max-seconds), or less to do (--quick, --seeds, "
-                f"--set training.epochs=...)"
+                f"was judged; give it more (--max-seconds; --resume goes on from checkpoints, if "
+                f"--checkpoint-every wrote some), or less to do (--quick, --seeds)"
             )
 
     def stage(self, name: str) -> None:
