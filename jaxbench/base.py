@@ -82,6 +82,19 @@ class Metric:
     direction: Literal["lower", "higher"]
 
 
+@dataclasses.dataclass(frozen=True)
+class DataFiles:
+    """Marks a track's option that names a file or a folder of data: what lies there is the data.
+
+    `Annotated[str, DataFiles()]`: the digest of its content becomes part of the config's.
+
+    Attributes:
+        patterns: of a folder's files that count, such as `*-ubyte*`.
+    """
+
+    patterns: tuple[str, ...] = ("*",)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Track:
     """A task: seeded data, a loss, a score with its direction and unit, reference scores.
@@ -92,8 +105,10 @@ class Track:
         options: the options that it was built with, defaults filled in.
         metric: name, unit and direction of `score`.
         output_size: width of the outputs that a model must give.
-        features: what it offers, for matching models and ideas, such as `sequence`.
-        generate: `(key) -> Splits`, pure and traceable: one seed's data, made on the device.
+        features: what it offers, for matching models and ideas: `sequence` or `tabular` inputs,
+            `regression` or `classification`.
+        generate: `(key) -> Splits`, pure and traceable: one seed's data, made or drawn on
+            the device.
         loss: `(outputs, targets) -> scalar`, the mean training loss of a batch.
         score: `(outputs, targets) -> scalar` in the metric's unit.
         constant_loss: `(targets) -> scalar`, the loss of the best constant prediction on these

@@ -26,6 +26,7 @@ from jaxbench.commands.report import report as report_command
 from jaxbench.commands.report import write_page
 from jaxbench.commands.reproduce import reproduce
 from jaxbench.commands.schema import schema
+from jaxbench.commands.tracks import tracks
 
 INTERRUPTED = 130
 OUT_OF_TIME = 3
@@ -52,6 +53,7 @@ Examples:
   jaxbench reproduce report.json
   jaxbench power --effect 0.5
   jaxbench calibrate tabular
+  jaxbench tracks stability_penalty
 
 \b
 Exit codes:
@@ -342,7 +344,8 @@ def list_names(name: str | None) -> None:
 
 
 COMMANDS = (
-    new, compare, audit, reproduce, report_command, index, power, calibrate, schema, completion,
+    new, compare, audit, reproduce, report_command, index, power, calibrate, tracks, schema,
+    completion,
 )  # fmt: skip
 for command in COMMANDS:
     cli.add_command(command)

@@ -173,7 +173,7 @@ class Sweep(Part):
 
 @dataclasses.dataclass(frozen=True)
 class Origin:
-    """Where a config came from: its folder, the command line, digests of the .py files it names."""
+    """Where a config came from: its folder, the command line, digests of the files it names."""
 
     base_folder: Path = Path()
     command: tuple[str, ...] = ()
@@ -226,7 +226,8 @@ class Config(Part):
     def identity_of(self, arm: str) -> dict[str, Any]:
         """Return what an arm's scores depend on besides its grid and seeds, as strict JSON."""
         model, own = self.model_of(arm), self.arms[arm]
-        files = (self.track.name, model.name, own.intervention)
+        files = [self.track.name, model.name, own.intervention]
+        files += [each for each in map(str, self.track.options.values()) if self.is_source(each)]
         parts = {"track": self.track, "model": model, "training": self.training}
         return {
             **{
@@ -236,6 +237,15 @@ class Config(Part):
             "arm": own.model_dump(mode="json", include={"intervention", "options", "fixed"}),
             "sources": {path: self._origin.sources.get(path) for path in files},
         }
+
+    def is_source(self, name: str) -> bool:
+        """Whether this names a file whose content decides the numbers."""
+        return name in self._origin.sources
+
+    @property
+    def sources(self) -> dict[str, str]:
+        """The digests of the files that decide the numbers, by the names that the config uses."""
+        return dict(self._origin.sources)
 
     def as_run(self) -> dict[str, Any]:
         """Return the config as plain data in the layout of the file, without options at None."""
@@ -254,10 +264,10 @@ def digest(config: Config) -> str:
     """Compute the SHA-256 (hexadecimal) of what decides the numbers.
 
     That is the canonical JSON of the config as run, without its title and description, and the
-    digests of the Python files that it names by path.
+    digests of the Python files and of the data that it names by path.
     """
     content = {k: v for k, v in config.as_run().items() if k not in ("title", "description")}
-    content["sources"] = dict(config._origin.sources)
+    content["sources"] = config.sources
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -65,6 +65,9 @@ def resolve(
             problems[place] = "the quick table is used by --quick; set what it sets instead"
         else:
             assignments.append((place, toml_text.parse_value(value)))
+    for place, value in assignments:
+        if place == ("track", "name"):
+            plain, quick_table = (on_track(each, value, plain) for each in (plain, quick_table))
     checks = {
         use: Check(changed_document(plain, quick_table if use else {}, assignments), origin)
         for use in {quick, bool(quick_table)}
@@ -102,6 +105,14 @@ def changed_document(
     return result
 
 
+def on_track(table: dict[str, Any], name: Any, document: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out the options of the document's track where another one takes its place."""
+    track = document.get("track")
+    if isinstance(track, dict) and track.get("name") == name:
+        return table
+    return {key: value for key, value in table.items() if key != "track"}
+
+
 def merge(below: dict[str, Any], above: Mapping[str, Any]) -> None:
     """Lay one table over another: tables merge, everything else is replaced."""
     for key, value in above.items():
@@ -116,7 +127,7 @@ class Check:
 
     Attributes:
         problems: what is wrong, by place; the first thing found of a place is kept.
-        sources: digests of the Python files that it names.
+        sources: digests of the Python files, and of the files of data, that it names.
         config: the filled config, or None where there are problems.
     """
 
@@ -216,7 +227,10 @@ class Check:
             return None
         options = {key: value for key, value in choice.items() if key != "name"}
         filled = self.options(component, place, options, inherited)
-        return None if filled is None else {"name": choice["name"], **filled}
+        if filled is None:
+            return None
+        self.sources.update(component.data_digests(filled))
+        return {"name": choice["name"], **filled}
 
     def choices(self) -> None:
         """Check the study's track and model; build the track."""

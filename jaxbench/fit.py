@@ -13,7 +13,8 @@ from jaxbench.hooks import HookError, shown
 def check_fit(model: Model, track: Track) -> None:
     """Refuse a model that cannot read a track's inputs, or whose outputs the track cannot score.
 
-    The model's outputs on the track's inputs must give the track a loss and a score.
+    The model's outputs on the track's inputs must give the track a loss and a score; where it is a
+    regression they must have the targets' shape, or they would be spread over them.
 
     Raises:
         JaxbenchError: what the track gives, what the model reads, and the models that fit.
@@ -79,6 +80,8 @@ def _try(model: Model, track: Track) -> Any:
         inputs, targets = (leaf[:2] for leaf in track.generate(key).train)
         params = model.init(key, inputs[:1])
         outputs, _ = model.apply(params, inputs)
+        if "regression" in track.features and outputs.shape != targets.shape:
+            raise ValueError(f"outputs {shown(outputs)} for targets {shown(targets)}")
         return track.loss(outputs, targets), track.score(outputs, targets)
 
     return jax.eval_shape(whole, 0)

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from jaxbench import hooks
-from jaxbench.base import Intervention, JaxbenchError, Model, Track
+from jaxbench.base import DataFiles, Intervention, JaxbenchError, Model, Track
 from jaxbench.nearest import nearest
 
 if typing.TYPE_CHECKING:
@@ -46,6 +46,30 @@ class Component:
     module: types.ModuleType
     source_path: Path
     summary: str
+
+    def data_digests(self, options: Mapping[str, Any]) -> dict[str, str]:
+        """Return the SHA-256 of each file or folder of data that these options name, by its name.
+
+        What is not there is left out: building the component says so.
+        """
+        marked = {
+            name: mark
+            for name, field in options_model(self.build).model_fields.items()
+            for mark in field.metadata
+            if isinstance(mark, DataFiles)
+        }
+        found = {}
+        for name, mark in marked.items():
+            path = Path(str(options.get(name) or "")).expanduser()
+            if not options.get(name) or not path.exists():
+                continue
+            within = {each for pattern in mark.patterns for each in path.glob(pattern)}
+            digest = hashlib.sha256()
+            for each in sorted(within) if path.is_dir() else [path]:
+                if each.is_file():
+                    digest.update(each.name.encode() + b"\0" + each.read_bytes())
+            found[str(options[name])] = digest.hexdigest()
+        return found
 
     def source_digest(self) -> str:
         """Return the SHA-256 of the source file, in hexadecimal."""

@@ -20,6 +20,7 @@ from jaxbench.training.runs import Recipe, Run
 
 NAMES = sorted(registry.available("interventions"))
 SMALL = {
+    "lottery_ticket": {"rounds": 1},
     "reversal_checkpointing": {"first_interval": 2, "longest_interval": 8},
     "sensitivity_pruning": {"keep": 3, "dense_epochs": 1, "finetune_epochs": 1},
 }

@@ -118,7 +118,7 @@ def config(fields: Fields, place: Place, table: Mapping[str, Any], findings: Fin
                 findings.number(here, one, float(other), because)
             elif isinstance(one, str | bool) and isinstance(other, str | bool):
                 findings.label(here, one, other, because)
-    digest = digest_of(table["config"])
+    digest = digest_of(table["config"], table.get("sources"))
     stated = table.get("config_digest")
     if digest is not None and isinstance(stated, str):
         because = "the SHA-256 of the config without title and description"
@@ -157,15 +157,21 @@ def is_file(part: Any, key: str) -> bool:
     return isinstance(name, str) and name.endswith(".py")
 
 
-def digest_of(settings: Mapping[str, Any]) -> str | None:
-    """Give the digest of a config; None where files that it names, or odd numbers, decide it."""
+def digest_of(settings: Mapping[str, Any], sources: Any = None) -> str | None:
+    """Give the digest of a config; None where files that it names, or odd numbers, decide it.
+
+    Args:
+        settings: the config.
+        sources: the digests of files that it names, where the report has them.
+    """
+    known = sources if isinstance(sources, Mapping) else {}
     content = {k: v for k, v in settings.items() if k not in ("title", "description")}
     try:
-        plain = plainly({**content, "sources": {}})
+        plain = plainly({**content, "sources": known})
         text = json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False)
     except ValueError:
         return None
-    return None if ".py" in text else hashlib.sha256(text.encode()).hexdigest()
+    return None if ".py" in text and not known else hashlib.sha256(text.encode()).hexdigest()
 
 
 def plainly(value: Any) -> Any:

@@ -12,6 +12,7 @@ from jaxbench import judging, storage
 from jaxbench.config import digest
 from jaxbench.reporting import sentences
 from jaxbench.reporting.provenance import origin, provenance
+from jaxbench.track_fit import justification
 from jaxbench.training import cost
 from jaxbench.training.runs import Measurement, TrainedRun
 
@@ -93,6 +94,10 @@ def bench_report(results: Results) -> dict[str, Any]:
         "config_digest": identity,
         "track": plan.track.name,
         "track_options": dict(plan.track.options),
+        "track_justification": justification(
+            plan.track,
+            {name: (arm.recipe.model, arm.recipe.intervention) for name, arm in plan.arms.items()},
+        ),
         "model": model.name,
         "model_options": dict(model.options),
         "metric": {"name": metric.name, "unit": metric.unit, "direction": metric.direction},
@@ -130,6 +135,7 @@ def bench_report(results: Results) -> dict[str, Any]:
         "programs": [group.summary(number) for number, group in enumerate(groups)],
         "provenance": {**provenance(results.engine.devices), **origin(plan)},
         "config": config.as_run(),
+        **({"sources": config.sources} if config.sources else {}),
     }
 
 

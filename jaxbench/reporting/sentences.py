@@ -150,8 +150,11 @@ def limitations(bench: Bench, own: Sequence[str]) -> str:
     config = bench["config"]
     several = len(bench["comparisons"]) > 1
     varied = "only what its arms differ in was varied" if several else "nothing else was varied"
+    models = [(arm.get("model") or config["model"])["name"] for arm in config["arms"].values()]
+    named = list(dict.fromkeys(models))
+    trained = f"one model ({named[0]})" if len(named) == 1 else f"models {', '.join(named)}"
     parts = [
-        f"One track ({bench['track']}), one model ({bench['model']}), "
+        f"One track ({bench['track']}), {trained}, "
         f"{config['training']['epochs']} epochs of Adam with batches of "
         f"{config['training']['batch_size']}; {varied}.",
     ]
@@ -173,8 +176,8 @@ def limitations(bench: Bench, own: Sequence[str]) -> str:
         better = 1 if bench["metric"]["direction"] == "higher" else -1
         if better * (bench["baseline"]["full_mean"] - linear["mean"]) <= 0:
             parts.append(
-                f"The baseline ({number(bench['baseline']['full_mean'])}) is no better than linear "
-                f"least squares ({number(linear['mean'])})."
+                f"The baseline ({number(bench['baseline']['full_mean'])}) is no better than the "
+                f"linear reference ({number(linear['mean'])})."
             )
     if not bench["protocol"]["parity"]["equal"]:
         parts.append(bench["protocol"]["parity"]["statement"])
