@@ -31,7 +31,6 @@ def test_a_track_fits_with_who_needs_what_of_whom() -> None:
         ("stability_penalty", "tabular", "rnn_small does not fit the track tabular"),
         ("sensitivity_pruning", "csv", r"needs track\.path"),
         ("sensitivity_pruning", "smnist", r"no folder is named"),
-        ("cluster_updates_ringsolve", "dynamics", "dynamics"),
     ],
 )
 def test_a_track_that_does_not_fit_is_refused_with_the_reason(
