@@ -139,7 +139,7 @@ def test_the_verdict_comes_first_then_every_section(text: str, document: Documen
         r"control: untrained untestable",
         r"1 0\.85 \(0\.675 to 1\.02\)",
         r"rho hat 1\.25",
-        r"floating-point operations 1\.25.\u00d7.10\u00b9\u00b2",
+        r"flops 1\.25.\u00d7.10\u00b9\u00b2",
         r"jaxbench run stability_penalty --set 'title=a b'",
         r"idea baseline 3 0\.01 0\.03",
     ],

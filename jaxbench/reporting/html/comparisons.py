@@ -13,7 +13,7 @@ from jaxbench.reporting.html.drawing import (
     Table,
     canvas,
     label,
-)  # fmt: skip
+)
 from jaxbench.reporting.html.quantities import MISSING, interval, number, percent, signed
 from jaxbench.reporting.terminal import named
 

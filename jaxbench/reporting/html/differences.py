@@ -15,7 +15,7 @@ from jaxbench.reporting.html.drawing import (
     canvas,
     label,
     quantity_label,
-)  # fmt: skip
+)
 from jaxbench.reporting.html.quantities import (
     MISSING,
     interval,
@@ -24,7 +24,7 @@ from jaxbench.reporting.html.quantities import (
     percent,
     signed,
     with_unit,
-)  # fmt: skip
+)
 
 METHODS = {
     "t": "Student's t",

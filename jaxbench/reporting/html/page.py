@@ -19,7 +19,7 @@ from jaxbench.reporting.html import (
     signatures,
     tables,
     tuning,
-)  # fmt: skip
+)
 from jaxbench.reporting.html.drawing import Drawing, embedded, style
 from jaxbench.reporting.html.quantities import interval, level, number, percent, signed
 from jaxbench.reporting.sentences import OUTCOMES, sentence
@@ -38,7 +38,6 @@ def environment() -> jinja2.Environment:
     )  # fmt: skip
     made.filters |= {
         "number": number,
-        "signed": signed,
         "words": quantities.words,
         "sentence": sentence,
     }

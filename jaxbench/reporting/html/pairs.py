@@ -18,7 +18,7 @@ from jaxbench.reporting.html.drawing import (
     logarithmic,
     quantity_label,
     spans_decades,
-)  # fmt: skip
+)
 from jaxbench.reporting.html.quantities import number, signed
 
 

@@ -17,7 +17,7 @@ from jaxbench.reporting.html.drawing import (
     label,
     logarithmic,
     spans_decades,
-)  # fmt: skip
+)
 from jaxbench.reporting.html.quantities import MISSING, number, words
 
 UNTESTABLE = "untestable"

@@ -14,7 +14,7 @@ from jaxbench.reporting.html.quantities import (
     duration,
     number,
     words,
-)  # fmt: skip
+)
 
 FEW_ARMS = 4
 

@@ -17,7 +17,7 @@ from jaxbench.reporting.html.drawing import (
     logarithmic,
     quantity_label,
     spans_decades,
-)  # fmt: skip
+)
 from jaxbench.reporting.html.quantities import number, words
 
 FEW_ARMS = 4
@@ -93,14 +93,15 @@ def varied_in(arms: Mapping[str, Mapping[str, Any]]) -> list[str]:
         k for arm in arms.values() for trial in arm["sweep"] for k in trial["cfg"]
     )
     seen = {
-        name: {t["cfg"].get(name) for arm in arms.values() for t in arm["sweep"]} - {None}
+        name: {
+            value
+            for arm in arms.values()
+            for trial in arm["sweep"]
+            if isinstance(value := trial["cfg"].get(name), int | float)
+        }
         for name in names
     }
-    return [
-        name
-        for name, values in seen.items()
-        if len(values) > 1 and all(isinstance(v, int | float) for v in values)
-    ]
+    return [name for name, values in seen.items() if len(values) > 1]
 
 
 def best_at(
