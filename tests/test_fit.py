@@ -94,9 +94,11 @@ def test_a_bug_in_a_users_model_is_no_misfit(tmp_path: Path) -> None:
 
 
 def test_every_model_says_what_it_reads_and_fits_some_track() -> None:
+    """Tracks of files that the user brings are left out."""
+    without_files = sorted(set(registry.available("tracks")) - {"csv", "smnist"})
     for name in registry.available("models"):
         fitting = []
-        for kind in registry.available("tracks"):
+        for kind in without_files:
             track = registry.load("tracks", kind).make({})
             model = registry.load("models", name).make({}, outputs=track.output_size)
             assert model.reads

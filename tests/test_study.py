@@ -311,7 +311,7 @@ def test_an_idea_whose_needs_are_not_met_is_refused(tmp_path: Path) -> None:
     )
     arms = {"baseline": {"intervention": "none"}, "idea": {"intervention": str(path)}}
     with pytest.raises(
-        JaxbenchError, match=r"arms.idea: needy needs a model or track that is wings"
+        JaxbenchError, match=r"arms\.idea\.intervention: needy needs a model or track that is wings"
     ):
         run(arms=arms)
 
