@@ -31,6 +31,7 @@ def test_an_intervention_has_its_hyperparameters_and_needs() -> None:
     assert '"norm" or "power" = "norm"' in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", registry.KINDS)
 def test_every_option_of_every_component_is_explained(kind: registry.Kind) -> None:
     for name in registry.available(kind):

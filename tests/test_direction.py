@@ -165,6 +165,7 @@ def mirrored_comparison(one: dict[str, Any], other: dict[str, Any]) -> None:
             assert interval[end] == same(expected, 1e-6), name
 
 
+@pytest.mark.slow
 def test_a_study_with_signatures_is_mirrored(tmp_path: Path, engine: Engine) -> None:
     one, other = pair(tmp_path, engine)
     assert one["bench_report"]["mechanism_signature"]["signatures"]

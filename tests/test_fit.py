@@ -93,6 +93,7 @@ def test_a_bug_in_a_users_model_is_no_misfit(tmp_path: Path) -> None:
     assert "Models that fit" not in said
 
 
+@pytest.mark.slow
 def test_every_model_says_what_it_reads_and_fits_some_track() -> None:
     """Tracks of files that the user brings are left out."""
     without_files = sorted(set(registry.available("tracks")) - {"csv", "smnist"})

@@ -18,7 +18,8 @@ RUNS = 3
 SLOW = (
     "axis_pruning_sweep", "cluster_updates", "cluster_updates_gru",
     "cluster_updates_partitions", "cluster_updates_ringsolve", "cluster_updates_sweep",
-    "reversal_checkpointing_graded", "sensitivity_pruning_60", "sensitivity_pruning_sweep",
+    "reversal_checkpointing_graded", "sensitivity_pruning_60", "sensitivity_pruning_gates",
+    "sensitivity_pruning_sweep", "stability_long", "stability_quantisation", "stability_robustness",
     "stability_width",
 )  # fmt: skip
 """Studies of many arms or other sizes whose intervention another study lowers too."""
