@@ -33,6 +33,9 @@ class InterruptedStudy(KeyboardInterrupt):
 def finished(folder: Path) -> dict[str, Any] | None:
     """Give the report of a study that is finished, or None; what a crash left beside it goes.
 
+    The page is written last, so a report without one is not finished; nor are the reports under
+    version control in a clone, whose pages are not, so that there a study is run the first time.
+
     Raises:
         JaxbenchError: there is a report, and it cannot be read.
     """
@@ -44,6 +47,8 @@ def finished(folder: Path) -> dict[str, Any] | None:
         report = storage.read_report(folder)
     except JaxbenchError as error:
         raise JaxbenchError(f"{error}; --force runs the study again") from error
+    if not (folder / storage.PAGE).exists():
+        return None
     if (folder / FOLDER).exists():
         remove_folder(folder / FOLDER)
     return report
