@@ -143,9 +143,10 @@ def test_layouts_and_one_permutation_for_all_seeds(folder: Path) -> None:
         ("train-labels-idx1-ubyte", idx(LABELS["train"])[:-1], "needs 40 values, but 39 follow"),
         ("train-labels-idx1-ubyte", idx(LABELS["train"][:30]), "has 40 images, but .* 30 labels"),
         ("train-labels-idx1-ubyte", idx(LABELS["train"] + 7), "has the label 16"),
-        ("train-labels-idx1-ubyte", gzip.compress(b"abc")[:9], "cannot be read"),
+        ("train-labels-idx1-ubyte", gzip.compress(b"abc", mtime=0)[:9], "cannot be read"),
         ("t10k-labels-idx1-ubyte.gz", None, "no file t10k-labels-idx1-ubyte.*cvdfoundation"),
     ],
+    ids=["empty", "images", "too_short", "too_few", "no_digit", "broken_gzip", "missing"],
 )
 def test_broken_files_are_refused(
     folder: Path, name: str, content: bytes | None, message: str
