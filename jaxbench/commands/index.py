@@ -18,7 +18,7 @@ offline; its rows can be filtered and sorted, and lead to the studies' pages.
 \b
 Examples:
   jaxbench index results
-  jaxbench index results --out /tmp/index.html
+  jaxbench index results --out index.html
   jaxbench index results --json > studies.json
 
 \b

@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from jaxbench.base import JaxbenchError, UnitLayer, UnitSlice
 from jaxbench.interventions.leaf_paths import Path, leaf_at, path_of, path_text, replace_leaves
+from jaxbench.interventions.masked_updates import masked_updates
 
 if TYPE_CHECKING:
+    import optax
     from jaxtyping import Array, Bool, Float, Int
 
     from jaxbench.base import PyTree
@@ -280,23 +281,7 @@ def masked_optimizer(
         layer: the units.
         mask_of: `(intervention_state) -> mask [units]`.
     """
-    inner = optax.with_extra_args_support(optimizer)
-
-    def update(
-        updates: PyTree,
-        state: PyTree,
-        params: PyTree | None = None,
-        *,
-        intervention_state: PyTree,
-        **extra: Any,
-    ) -> tuple[PyTree, PyTree]:
-        mask = mask_of(intervention_state)
-        updates = mask_params(updates, layer, mask)
-        extra = {"intervention_state": intervention_state, **extra}
-        updates, state = inner.update(updates, state, params, **extra)
-        return mask_params(updates, layer, mask), state
-
-    return optax.GradientTransformationExtraArgs(inner.init, update)
+    return masked_updates(optimizer, lambda state, tree: mask_params(tree, layer, mask_of(state)))
 
 
 def mask_moments(opt_state: PyTree, params: PyTree, layer: UnitLayer, mask: Units) -> PyTree:

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import jax
 import jax.numpy as jnp
-import optax
 from annotated_types import Ge
 
 from jaxbench.base import Batch, Context, Hyper, Intervention, Phase
 from jaxbench.interventions.leaf_paths import path_of
+from jaxbench.interventions.masked_updates import masked_updates
 
 if TYPE_CHECKING:
     from jaxbench.base import Key, PyTree, Scalar
@@ -94,26 +94,6 @@ def times(mask: PyTree, tree: PyTree) -> PyTree:
 # --------------------------------------------------------------------------------------------------
 
 
-def masked_weights(optimizer: Any, mask_of: Any) -> Any:
-    """The same optimizer, which sees no gradient of a removed weight and leaves it where it is."""
-    inner = optax.with_extra_args_support(optimizer)
-
-    def update(
-        updates: PyTree,
-        state: PyTree,
-        params: PyTree | None = None,
-        *,
-        intervention_state: PyTree,
-        **extra: Any,
-    ) -> tuple[PyTree, PyTree]:
-        mask = mask_of(intervention_state)
-        extra = {"intervention_state": intervention_state, **extra}
-        updates, state = inner.update(times(mask, updates), state, params, **extra)
-        return times(mask, updates), state
-
-    return optax.GradientTransformationExtraArgs(inner.init, update)
-
-
 def build(
     *,
     kind: Kind = "magnitude",
@@ -134,7 +114,7 @@ def build(
 
     def wrap_optimizer(optimizer: Any, ctx: Context) -> Any:
         del ctx
-        return masked_weights(optimizer, lambda mask: mask)
+        return masked_updates(optimizer, times)
 
     def surgery(
         number: int, ctx: Context, params: PyTree, opt_state: PyTree, mask: PyTree

@@ -9,17 +9,15 @@ training, with the state after its last epoch that was due.  Orbax is imported w
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from jaxbench.training.checkpoint_folder import (
@@ -30,7 +28,7 @@ from jaxbench.training.checkpoint_folder import (
     write_about,
 )
 
-LOCK = "lock"
+LOCK = "process-lock"
 FORMAT = 1
 """Of the records; another one cannot be read."""
 
@@ -138,18 +136,17 @@ class Checkpoints:
         record = Record(path, kind, tuple(keys), done, table)
         try:
             self._begin()
-            with only_this_process():
-                ocp.save(
-                    path,
-                    arrays,
-                    custom_metadata={
-                        "kind": kind,
-                        "keys": list(keys),
-                        "done": done,
-                        "table": table,
-                    },
-                    overwrite=True,
-                )
+            ocp.save(
+                path,
+                arrays,
+                custom_metadata={
+                    "kind": kind,
+                    "keys": list(keys),
+                    "done": done,
+                    "table": table,
+                },
+                overwrite=True,
+            )
         except (OSError, ValueError) as error:  # tensorstore's errors are of the second kind
             raise UnwritableError(
                 f"a checkpoint cannot be written to {self.folder}: {error}"
@@ -208,9 +205,7 @@ class Checkpoints:
 
     def _hold(self) -> None:
         """Keep other processes out until this one ends, however it ends."""
-        self._lock = os.open(
-            self.folder / f"{LOCK}-{jax.process_index()}", os.O_RDWR | os.O_CREAT, 0o644
-        )
+        self._lock = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -229,14 +224,12 @@ class Checkpoints:
             if not path.is_dir():
                 continue
             try:
-                with only_this_process():
-                    said = ocp.metadata(path).custom_metadata
+                said = ocp.metadata(path).custom_metadata
                 record = Record(
                     path, said["kind"], tuple(said["keys"]), said["done"], said["table"]
                 )
             except Exception:  # whatever orbax says of half a checkpoint
-                if jax.process_count() == 1:  # else it may be another's that is being written
-                    shutil.rmtree(path, ignore_errors=True)
+                shutil.rmtree(path, ignore_errors=True)
                 continue
             if not path.name.startswith("."):  # as those do that were being removed
                 self._records.append(record)
@@ -248,25 +241,10 @@ def read_rows(record: Record) -> list[Row] | None:
     from orbax.checkpoint import v1 as ocp
 
     try:
-        with only_this_process():
-            arrays = ocp.load(record.path)
+        arrays = ocp.load(record.path)
         return unpacked(arrays, record.table, len(record.keys))
     except Exception:  # whatever orbax says of a checkpoint whose files were lost
         return None
-
-
-@contextlib.contextmanager
-def only_this_process() -> Iterator[None]:
-    """Keep orbax from waiting for other processes: each writes records of its own runs."""
-    if jax.process_count() == 1:
-        yield
-        return
-    from orbax.checkpoint import v1 as ocp
-
-    index = jax.process_index()
-    alone = ocp.options.MultiprocessingOptions(primary_host=index, active_processes={index})
-    with ocp.Context(multiprocessing_options=alone):
-        yield
 
 
 # Rows as arrays -----------------------------------------------------------------------------------
