@@ -29,7 +29,7 @@ from jaxbench.training.checkpoint_folder import (
 )
 
 LOCK = "process-lock"
-FORMAT = 1
+FORMAT = 2
 """Of the records; another one cannot be read."""
 
 PROGRESS, TRUNK, TRAINED, MEASURED = "progress", "trunk", "trained", "measured"

@@ -104,7 +104,7 @@ def _first_step(program: Program, consts: Any, run: RunInput) -> tuple[Any, Any,
 
     (value, (term, loss)), gradient = jax.value_and_grad(objective, has_aux=True)(carry.params)
     with jax.numpy_dtype_promotion("standard"):  # optax mixes integers and floats
-        updates, _ = program.optimizer(ctx).on_tree.update(
+        updates, _ = program.optimizer(ctx).on_vector.update(
             gradient, carry.opt_state, carry.params,
             value=value, intervention_state=carry.state, step=step, key=ctx.key,
         )  # fmt: skip

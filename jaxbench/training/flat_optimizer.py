@@ -1,7 +1,7 @@
 """An optimizer that sees all parameters as one vector, which XLA compiles a quarter faster.
 
 Adam on a tree of a dozen leaves is some forty small programs an epoch; on one vector it is four.
-Between epochs its state has the parameters' tree, which surgery and hooks read.
+Surgery and `after_epoch` get its state with the parameters' tree.
 """
 
 from __future__ import annotations

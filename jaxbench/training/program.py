@@ -44,7 +44,15 @@ class Fixed(NamedTuple):
 
 
 class Carry(NamedTuple):
-    """What training changes.  `diverged_at` is the step at which the run diverged, or -1."""
+    """What training changes.
+
+    Attributes:
+        params: the parameters.
+        opt_state: the optimizer's state, with one vector where it holds something for each
+            parameter (`flat_optimizer`).
+        state: the intervention's state.
+        diverged_at: the step at which the run diverged, or -1.
+    """
 
     params: PyTree
     opt_state: PyTree
@@ -84,7 +92,7 @@ class Program:
         }
         fixed = Fixed(data, params0, keys)
         ctx = self.context(consts, run, fixed)
-        opt_state = self.optimizer(ctx).on_tree.init(params0)
+        opt_state = self.optimizer(ctx).on_vector.init(params0)
         state = intervention.init_state(ctx)
         return fixed, Carry(params0, opt_state, state, jnp.array(-1, jnp.int32))
 
@@ -136,15 +144,12 @@ class Program:
         order = self._batch_order(fixed, number, len(train.inputs), steps)
         keys = jax.random.split(jax.random.fold_in(ctx.key, number), (steps, 3))
         numbers = number * steps + jnp.arange(steps, dtype=jnp.int32)
-        flat = optimizer.flatten(carry.opt_state, carry.params)
-        carry, logs = jax.lax.scan(step, carry._replace(opt_state=flat), (numbers, order, keys))
-        carry = carry._replace(opt_state=optimizer.unflatten(carry.opt_state, carry.params))
+        carry, logs = jax.lax.scan(step, carry, (numbers, order, keys))
         log = {name: values.mean() for name, values in logs.items()}
         if intervention.after_epoch is not None:
-            params, opt_state, state, own = intervention.after_epoch(
-                ctx, carry.params, carry.opt_state, carry.state, number
-            )
-            carry = Carry(params, opt_state, state, carry.diverged_at)
+            opt_state = optimizer.unflatten(carry.opt_state, carry.params)
+            *done, own = intervention.after_epoch(ctx, carry.params, opt_state, carry.state, number)
+            carry = self._changed(carry, optimizer, *done)
             log |= own
         return carry, log
 
@@ -154,8 +159,10 @@ class Program:
         def operate(consts: PyTree, run: RunInput, fixed: Fixed, carry: Carry) -> Carry:
             assert phase.surgery is not None
             ctx = self.context(consts, run, fixed)
-            done = phase.surgery(ctx, carry.params, carry.opt_state, carry.state)
-            return Carry(*done, carry.diverged_at)
+            optimizer = self.optimizer(ctx)
+            opt_state = optimizer.unflatten(carry.opt_state, carry.params)
+            done = phase.surgery(ctx, carry.params, opt_state, carry.state)
+            return self._changed(carry, optimizer, *done)
 
         return operate
 
@@ -215,6 +222,18 @@ class Program:
         return flat_optimizer(
             optimizer, lambda inner: optax.with_extra_args_support(wrap(inner, ctx))
         )
+
+    def _changed(
+        self,
+        carry: Carry,
+        optimizer: FlatOptimizer,
+        params: PyTree,
+        opt_state: PyTree,
+        state: PyTree,
+    ) -> Carry:
+        """The carry after a hook that changed it; the hook's optimizer state is a tree."""
+        flat = optimizer.flatten(opt_state, params)
+        return Carry(params, flat, state, carry.diverged_at)
 
     def _batch_order(self, fixed: Fixed, epoch: jax.Array, samples: int, steps: int) -> jax.Array:
         key = jax.random.fold_in(jax.random.wrap_key_data(fixed.keys["batch"]), epoch)
