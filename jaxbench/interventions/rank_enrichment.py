@@ -11,7 +11,7 @@ integrators of Ceruti, Kusch & Lubich 2022 and DLRT (Schotthöfer et al. 2022).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -98,12 +98,18 @@ def enrich(params: PyTree, direction: Float[Array, " units"]) -> PyTree:
     return {**params, FORCE: {**force, **put}}
 
 
-def build(*, patience: Annotated[int, Ge(1)] = 1) -> Intervention:
+def build(
+    *,
+    direction: Literal["residual", "random"] = "residual",
+    patience: Annotated[int, Ge(1)] = 1,
+) -> Intervention:
     """Add a column to a leapfrog cell's force where the loss stalls and its gradient asks for one.
 
     Loss and gradient are those of the first training samples, after each epoch.
 
     Args:
+        direction: of a new column: the residual's top right singular vector, or a random one, the
+            control that grows at the same signs without following the gradient.
         patience: epochs without an improvement by the share `improvement` that count as a stall.
     """
 
@@ -114,8 +120,6 @@ def build(*, patience: Annotated[int, Ge(1)] = 1) -> Intervention:
     def after_epoch(
         ctx: Context, params: PyTree, opt_state: PyTree, state: PyTree, epoch: Any
     ) -> tuple[PyTree, PyTree, PyTree, dict[str, Scalar]]:
-        del epoch
-
         def loss(params: PyTree) -> Scalar:
             outputs, _ = ctx.model.apply(params, ctx.probe.inputs)
             assert ctx.track is not None
@@ -128,12 +132,16 @@ def build(*, patience: Annotated[int, Ge(1)] = 1) -> Intervention:
         stalled = jnp.where(better, 0, state["stalled"] + 1)
         room = jnp.any(force["active"] == 0)
         grow = room & (stalled >= patience) & (share > ctx.hyper["threshold"])
-        start = irregular(len(gradient), gradient.dtype)
-        _, direction = top_singular_vectors(
-            lambda v: rest @ v, lambda u: rest.T @ u, start, POWER_STEPS
-        )
+        if direction == "random":
+            drawn = jax.random.normal(jax.random.fold_in(ctx.key, epoch), gradient.shape[:1])
+            column = (drawn / jnp.linalg.norm(drawn)).astype(gradient.dtype)
+        else:
+            start = irregular(len(gradient), gradient.dtype)
+            _, column = top_singular_vectors(
+                lambda v: rest @ v, lambda u: rest.T @ u, start, POWER_STEPS
+            )
         params = jax.tree.map(
-            lambda new, old: jnp.where(grow, new, old), enrich(params, direction), params
+            lambda new, old: jnp.where(grow, new, old), enrich(params, column), params
         )
         state = {
             "best": jnp.minimum(value, state["best"]),
@@ -149,7 +157,7 @@ def build(*, patience: Annotated[int, Ge(1)] = 1) -> Intervention:
     return Intervention(
         name="rank_enrichment",
         summary="add columns to a low-rank force where its gradient points outside their span",
-        static={"patience": patience},
+        static={"direction": direction, "patience": patience},
         hyper={
             "threshold": Hyper(
                 0.3, 0.0, 1.0, "share of the gradient outside the span that asks for a column",

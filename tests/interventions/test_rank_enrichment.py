@@ -85,3 +85,23 @@ def test_training_adds_columns_until_there_are_no_more() -> None:
     assert (growing.curves["residual_share"] <= 1).all()
     assert (growing.params["force"]["U"][:, 2] != 0).all()  # it has learned since
     np.testing.assert_array_equal(growing.params["force"]["active"], 1)
+
+
+def test_the_control_grows_along_a_random_direction_of_its_own_each_time() -> None:
+    """With a learning rate of 0 the columns stay where they were put: unit vectors, all different.
+
+    Those along the residual are equal, because a column with U = 0 leaves the span as it was.
+    """
+    hyper = {"learning_rate": 0.0, "threshold": 0.0, "improvement": 1.0}
+
+    def added(direction):
+        recipe = leapfrog_recipe(re.build(direction=direction), epochs=2)
+        (run,) = train([Run("arm", 0, hyper, 0, recipe)], cpu_layout(1))
+        return run.params["force"]["V"][:, 2:].T
+
+    drawn, followed = added("random"), added("residual")
+    for columns in (drawn, followed):
+        np.testing.assert_allclose(np.linalg.norm(columns, axis=1), 1, rtol=1e-6)
+    assert abs(drawn[0] @ drawn[1]) < 0.999
+    np.testing.assert_allclose(abs(followed[0] @ followed[1]), 1, rtol=1e-5)
+    assert (abs(drawn @ followed[0]) < 0.999).all()
