@@ -14,11 +14,11 @@ import optax
 
 from jaxbench.base import Batch, Context, JaxbenchError, Model, Phase, Splits
 from jaxbench.training.flat_optimizer import FlatOptimizer, flat_optimizer
-from jaxbench.training.keys import Stage, stage_key
+from jaxbench.training.keys import Stage, stage_keys
 from jaxbench.training.runs import Recipe
 
 if TYPE_CHECKING:
-    from jaxbench.base import PyTree, Scalar
+    from jaxbench.base import Key, PyTree, Scalar
 
 DIVERGENCE_FACTOR = 1e3
 KEPT_STAGES: tuple[Stage, ...] = ("batch", "method")
@@ -85,12 +85,12 @@ class Program:
     def start(self, consts: PyTree, run: RunInput) -> tuple[Fixed, Carry]:
         """Make a run's data, initial parameters, optimizer state and intervention state."""
         track, intervention = self.recipe.track, self.recipe.intervention
-        data = track.generate(stage_key(run.seed, "data"))
-        params0 = self.model.init(stage_key(run.training_seed, "init"), data.train.inputs[:1])
-        keys = {
-            stage: jax.random.key_data(stage_key(run.training_seed, stage)) for stage in KEPT_STAGES
-        }
-        fixed = Fixed(data, params0, keys)
+        own = dict.fromkeys(("init", *KEPT_STAGES), run.training_seed)
+        keys = stage_keys({"data": run.seed, **own})
+        data = track.generate(keys["data"])
+        params0 = self.model.init(keys["init"], data.train.inputs[:1])
+        kept = {stage: jax.random.key_data(keys[stage]) for stage in KEPT_STAGES}
+        fixed = Fixed(data, params0, kept)
         ctx = self.context(consts, run, fixed)
         opt_state = self.optimizer(ctx).on_vector.init(params0)
         state = intervention.init_state(ctx)
@@ -141,8 +141,9 @@ class Program:
             return Carry(params, opt_state, carry.state, diverged_at), log
 
         steps = self.steps_per_epoch
-        order = self._batch_order(fixed, number, len(train.inputs), steps)
-        keys = jax.random.split(jax.random.fold_in(ctx.key, number), (steps, 3))
+        key = self._epoch_keys(fixed, number)
+        order = self._batch_order(key["batch"], len(train.inputs), steps)
+        keys = jax.random.split(key["method"], (steps, 3))
         numbers = number * steps + jnp.arange(steps, dtype=jnp.int32)
         carry, logs = jax.lax.scan(step, carry, (numbers, order, keys))
         log = {name: values.mean() for name, values in logs.items()}
@@ -235,7 +236,12 @@ class Program:
         flat = optimizer.flatten(opt_state, params)
         return Carry(params, flat, state, carry.diverged_at)
 
-    def _batch_order(self, fixed: Fixed, epoch: jax.Array, samples: int, steps: int) -> jax.Array:
-        key = jax.random.fold_in(jax.random.wrap_key_data(fixed.keys["batch"]), epoch)
+    def _epoch_keys(self, fixed: Fixed, epoch: jax.Array) -> dict[Stage, Key]:
+        """Each stage's key folded with the epoch, by one derivation."""
+        keys = jax.random.wrap_key_data(jnp.stack([fixed.keys[stage] for stage in KEPT_STAGES]))
+        folded = jax.vmap(jax.random.fold_in, (0, None))(keys, epoch)
+        return dict(zip(KEPT_STAGES, folded, strict=True))
+
+    def _batch_order(self, key: Key, samples: int, steps: int) -> jax.Array:
         size = self.recipe.schedule.batch_size
         return jax.random.permutation(key, samples)[: steps * size].reshape(steps, size)
