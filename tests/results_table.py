@@ -28,6 +28,7 @@ PRUNING = (
 DYNAMICS = (
     "reversal_checkpointing",
     "reversal_checkpointing_graded",
+    "rank_enrichment",
     "cluster_updates",
     "cluster_updates_sweep",
     "cluster_updates_partitions",
