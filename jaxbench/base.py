@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     Key = jax.Array
     PyTree = Any
     Scalar = Float[Array, ""]
+    MakeScan = Callable[[Callable[[Any, Any, Any], Any]], Callable[..., tuple[Any, Any]]]
 
 
 class JaxbenchError(Exception):
@@ -424,6 +425,10 @@ class Intervention:
         host_only: names of what `measure` returns for `measure_host` alone, which no report keeps.
         units_left: `(model) -> {layer: units}`, of an idea that removes hidden units, for timing
             the smaller network against the dense one.
+        scans: `(model) -> {name: (emit) -> scan}`, of an idea about backward passes: ways to go
+            along the model's recurrence, the usual one first, whose gradients the report compares
+            in memory and time.  `scan(params, hidden, inputs) -> (hidden, outputs)` gives
+            `emit(params, hidden, input)` at each step.
         surgery_static: names of static values that only surgeries, `measure`, `measure_host` and
             the lengths of phases depend on: arms that differ in nothing else train by the same
             programs, and share their training up to the first surgery if it comes at one time.
@@ -449,6 +454,7 @@ class Intervention:
     measure_host: Callable[..., dict[str, Any]] | None = None
     host_only: tuple[str, ...] = ()
     units_left: Callable[[Model], Mapping[str, int]] | None = None
+    scans: Callable[[Model], Mapping[str, MakeScan]] | None = None
     surgery_static: tuple[str, ...] = ()
     signatures: tuple[Signature, ...] = ()
     endpoints: tuple[Endpoint, ...] = ()

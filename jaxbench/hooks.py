@@ -296,6 +296,7 @@ INTERVENTION_HOOKS: Mapping[str, Check | None] = {
     "measure": _is_table,
     "measure_host": _is_table,
     "units_left": None,
+    "scans": None,
 }
 
 

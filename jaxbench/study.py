@@ -25,6 +25,7 @@ from jaxbench.plan import Plan, key_of, make_plan
 from jaxbench.reporting.provenance import tree_digest
 from jaxbench.reporting.report import make_report
 from jaxbench.training.engine import Engine
+from jaxbench.training.gradient_cost import MULTIPLES, GradientCost, gradient_costs
 from jaxbench.training.runs import Measurement, TrainedRun
 from jaxbench.training.timing import Timing, time_units_left
 
@@ -83,6 +84,7 @@ class Results:
         references: {name: scores [seeds]} of methods without a neural network.
         pairing: whether the arms had the same data and initial parameters.
         compact: the networks that the primary idea leaves, timed against the dense ones.
+        gradients: what the primary idea's backward passes cost, by sequence length.
         engine: for costs and program groups.
         seconds: wall time of the whole study.
     """
@@ -98,6 +100,7 @@ class Results:
     references: Mapping[str, Sequence[float]]
     pairing: Mapping[str, Any]
     compact: Sequence[Timing]
+    gradients: Sequence[GradientCost]
     engine: Engine
     seconds: float
 
@@ -156,6 +159,7 @@ def run_study(
         references=references,
         pairing=pairing,
         compact=time_compact(plan, progress),
+        gradients=measure_gradients(plan, progress),
         engine=engine,
         seconds=time.perf_counter() - began,
     )
@@ -359,6 +363,21 @@ def time_compact(plan: Plan, progress: Progress) -> list[Timing]:
         return []
     progress.stage("timing the smaller network")
     return time_units_left(recipe.model, units_left(recipe.model), recipe.train_shape[1:])
+
+
+def measure_gradients(plan: Plan, progress: Progress) -> list[GradientCost]:
+    """Measure the backward passes of the primary idea, where it is about them."""
+    recipe = plan.arms[plan.config.primary.idea].recipe
+    scans = recipe.intervention.scans
+    if scans is None or recipe.model.recurrence is None:
+        return []
+    progress.stage("measuring memory and time of gradients")
+    _, length, features = recipe.train_shape
+    return [
+        row
+        for times in MULTIPLES
+        for row in gradient_costs(recipe.model, scans(recipe.model), times * length, features)
+    ]
 
 
 def compare_arms(

@@ -9,13 +9,14 @@ Gruslys et al. 2016; Griewank & Walther 2000; Gholami et al. 2019.
 The pure functions are `rev_scan`, which truly frees the states, `emulated_scan`, which gives the
 same gradient for an interval that is data, the inverses in `state_inverses`, `defects` and
 `controller`.  Training uses the emulation: every run has an interval of its own in one compiled
-program, and its cost says nothing about memory or time.  Those are measured with `rev_scan` by
-`scripts/benchmark memory`.
+program, and its cost says nothing about memory or time.  Those are measured with `rev_scan` after
+training, and for more methods and models by `scripts/benchmark memory`.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import jax
@@ -51,9 +52,11 @@ from jaxbench.interventions.state_inverses import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from jaxtyping import Array, Float
 
-    from jaxbench.base import Batch, PyTree, Scalar
+    from jaxbench.base import Batch, MakeScan, PyTree, Scalar
 
 __all__ = [
     "build",
@@ -239,6 +242,18 @@ def build(
         return {"exact": jnp.ones((), inputs.dtype), "log_error": log_error,
                 "log_error_predicted": log_predicted}  # fmt: skip
 
+    def scans(model: Model) -> Mapping[str, MakeScan]:
+        step, undo = recurrence_of(model).step, inverse_for(model)
+        ways: dict[str, MakeScan] = {
+            "dense": partial(dense_scan, step),
+            "segments of sqrt(T)": lambda emit: segment_scan(step, emit=emit),
+        }
+        for k in sorted({first_interval, longest_interval}):
+            ways[f"{mode}, interval {k}"] = partial(
+                lambda k, emit: rev_scan(step, undo, interval=k, mode=mode, emit=emit), k
+            )
+        return ways
+
     return Intervention(
         name="reversal_checkpointing",
         summary=summary,
@@ -259,7 +274,7 @@ def build(
         requires=frozenset({"recurrent"}),
         limitations=(
             "Training emulates the reversal and stores every state; what it saves in memory and "
-            "costs in time is measured apart, by `scripts/benchmark memory`.",
+            "costs in time is measured apart, on gradients of a scan that frees them.",
             "The defect of single steps does not depend on the interval, so that with "
             "`controlled = 'step'` the interval moves to one end of its range unless the defect "
             "stays between half the threshold and the threshold.",
@@ -269,5 +284,6 @@ def build(
         init_state=init_state,
         after_epoch=after_epoch,
         measure=measure,
+        scans=scans,
         signatures=SIGNATURES,
     )

@@ -130,6 +130,7 @@ def bench_report(results: Results) -> dict[str, Any]:
             "run_seconds": sum(each.run_seconds for each in programs),
             "peak_bytes": cost.peak_bytes(results.engine.devices),
             "compact": [dataclasses.asdict(timing) for timing in results.compact],
+            "gradients": [dataclasses.asdict(each) for each in results.gradients],
             **resumed(results),
         },
         "programs": [group.summary(number) for number, group in enumerate(groups)],

@@ -56,6 +56,7 @@ def render(report: Mapping[str, Any], console: Console) -> None:
     measured(bench, console)
     cost(bench, console)
     compact(bench, console)
+    gradients(bench, console)
     section("Limitations", console)
     console.print(Text(report["limitations"]))
     section("Again", console)
@@ -339,6 +340,16 @@ def compact(bench: Mapping[str, Any], console: Console) -> None:
         add_row(table, [units, left, str(row["batch"]), *pairs, seconds, number(row["ratio"])])
     if table.row_count:
         section("The smaller network against the dense one", console, table)
+
+
+def gradients(bench: Mapping[str, Any], console: Console) -> None:
+    """Print what ways to keep states cost, where the idea is about backward passes."""
+    table = make_table("states", "steps", "temporary bytes", "ratio", "seconds", "ratio")
+    for row in bench.get("cost", {}).get("gradients") or ():
+        costs = ("temporary_bytes", "memory_ratio", "seconds", "time_ratio")
+        add_row(table, [row["method"], str(row["length"]), *(number(row[key]) for key in costs)])
+    if table.row_count:
+        section("A gradient's memory and time, by how states are kept", console, table)
 
 
 # --------------------------------------------------------------------------------------------------

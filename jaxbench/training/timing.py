@@ -115,14 +115,16 @@ def time_pair(
     networks = resized(units), resized(units_left)
     params = [random_params(network, sample_shape) for network in networks]
     flops = [batch * network.flops(sample_shape) for network in networks]
-    medians, repeats, left_out = None, 0, None
+    medians: tuple[float, float] | None = None
+    repeats, left_out = 0, None
     if flops[0] > limits.operations:
         left_out = f"a pass takes {flops[0]:.2g} operations, more than {limits.operations:.2g}"
     else:
         rng = np.random.default_rng(0)
         inputs = rng.normal(size=(batch, *sample_shape)).astype(np.float32)
         passes = [compiled_pass(*each, inputs) for each in zip(networks, params, strict=True)]
-        medians, repeats = time_in_turn(passes, limits.seconds)
+        (dense, smaller), repeats = time_in_turn(passes, limits.seconds)
+        medians = dense, smaller
     return Timing(
         units=units,
         units_left=units_left,
@@ -136,16 +138,13 @@ def time_pair(
     )
 
 
-def time_in_turn(
-    passes: Sequence[Callable[[], Any]], seconds: float
-) -> tuple[tuple[float, float], int]:
-    """Call two functions in turn after a warm-up: the medians of their times, and how often."""
+def time_in_turn(passes: Sequence[Callable[[], Any]], seconds: float) -> tuple[list[float], int]:
+    """Call functions in turn after a warm-up: the medians of their times, and how often."""
     warm = [measure_pass(call) for call in (*passes, *passes)][len(passes) :]
     allowed = int(seconds / sum(warm))
     repeats = min(REPEATS, max(FEWEST, allowed))
     taken = [[measure_pass(call) for call in passes] for _ in range(repeats)]
-    first, second = np.median(taken, axis=0).tolist()
-    return (first, second), repeats
+    return np.median(taken, axis=0).tolist(), repeats
 
 
 def measure_pass(call: Callable[[], Any]) -> float:

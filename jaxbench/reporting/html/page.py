@@ -99,6 +99,7 @@ def render(report: Mapping[str, Any]) -> str:
         references_table=tables.references(bench),
         cost_table=tables.cost(bench),
         compact_table=tables.compact(bench),
+        gradients_table=tables.gradients(bench),
         programs_table=tables.programs(bench),
         versions_table=tables.versions(bench),
         provenance_table=tables.provenance(bench),

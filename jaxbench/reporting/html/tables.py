@@ -127,6 +127,27 @@ def compact(bench: Mapping[str, Any]) -> Table | None:
     return Table("The smaller network against the dense one", columns, rows) if rows else None
 
 
+def gradients(bench: Mapping[str, Any]) -> Table | None:
+    """Give what ways to keep states cost, where the idea is about backward passes."""
+    rows = [
+        [
+            row["method"],
+            str(row["length"]),
+            data_size(row["temporary_bytes"]),
+            number(row["memory_ratio"]),
+            number(row["seconds"]),
+            number(row["time_ratio"]),
+        ]
+        for row in (bench.get("cost") or {}).get("gradients") or ()
+    ]
+    columns = ("states", "steps", "temporary memory", "ratio", "seconds", "ratio of times")
+    return (
+        Table("A gradient's memory and time, by how states are kept", columns, rows)
+        if rows
+        else None
+    )
+
+
 def programs(bench: Mapping[str, Any]) -> Table | None:
     """Give the compiled programs, group by group."""
     rows = [
