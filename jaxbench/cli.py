@@ -23,6 +23,7 @@ from jaxbench.commands.compare import compare
 from jaxbench.commands.completion import complete_names, complete_studies, completion
 from jaxbench.commands.index import index
 from jaxbench.commands.new import new
+from jaxbench.commands.on_tracks import run_on_tracks
 from jaxbench.commands.output import cache_option, stdout_on_stderr
 from jaxbench.commands.power import power
 from jaxbench.commands.report import load_drawing, write_page
@@ -30,7 +31,7 @@ from jaxbench.commands.report import report as report_command
 from jaxbench.commands.reproduce import reproduce
 from jaxbench.commands.schema import schema
 from jaxbench.commands.sweep import sweep
-from jaxbench.commands.tracks import tracks
+from jaxbench.commands.tracks import tracks as tracks_command
 
 if TYPE_CHECKING:
     from jaxbench.training.checkpoints import Checkpoints
@@ -156,6 +157,13 @@ Examples:
   jaxbench run stability_penalty --set 'grid.learning_rate=[0.003, 0.01]'
   jaxbench run ./my_study.toml --quick --json > report.json
   jaxbench run stability_penalty --until-decided --max-seeds 64
+  jaxbench run stability_penalty --tracks all
+
+\b
+With --tracks the idea is tried on every track that fits it by its structure, as the tables
+[tracks.TRACK] of the config say or else with the study's own model and the track's defaults.  Each
+is a study with its own report; their primary p-values are corrected together by Holm's rule, and
+OUT/tracks/<study>.json says also why other tracks do not fit.
 
 \b
 With --until-decided the study begins with its seeds (8 by default) and adds as many again, up to
@@ -187,6 +195,10 @@ is finished is shown, not run again, unless --force says so.
     type=int,
     help=f"The most seeds of --until-decided.  [default: {MAX_SEEDS}]",
 )
+@click.option(
+    "--tracks", metavar="all|TRACK,...",
+    help="Try the idea on all tracks that fit it, or on these.",
+)  # fmt: skip
 @click.option(
     "--out", type=click.Path(), default="results", show_default=True,
     help="The folder for results: OUT/<study>/<run id>/report.json, report.html; ledger.jsonl.",
@@ -220,6 +232,7 @@ def run(
     seeds: int | None,
     until_decided: bool,
     max_seeds: int | None,
+    tracks: str | None,
     out: str,
     quick: bool,
     checkpoint_every: int | None,
@@ -246,6 +259,18 @@ def run(
             "several processes write no checkpoints (orbax's belong to all of them at once): leave "
             "out --checkpoint-every and --resume"
         )
+    if tracks is not None:
+        alone = {
+            "--until-decided": until_decided, "--checkpoint-every": checkpoint_every is not None,
+            "--resume": resume, "--keep-params": keep_params, "--width": width is not None,
+        }  # fmt: skip
+        if given := ", ".join(name for name, there in alone.items() if there):
+            raise click.UsageError(f"--tracks runs many studies; {given} goes with a single one")
+        run_on_tracks(
+            study, tracks, changes, seeds=seeds, quick=quick, out=out, force=force, cache=cache,
+            place=place, max_seconds=max_seconds, quiet=quiet, as_json=as_json,
+        )  # fmt: skip
+        return
     most = None
     if until_decided:
         most = MAX_SEEDS if max_seeds is None else max_seeds
@@ -358,8 +383,8 @@ def list_names(name: str | None) -> None:
 
 
 COMMANDS = (
-    sweep, new, compare, audit, reproduce, report_command, index, power, calibrate, tracks, schema,
-    completion,
+    sweep, new, compare, audit, reproduce, report_command, index, power, calibrate, tracks_command,
+    schema, completion,
 )  # fmt: skip
 for command in COMMANDS:
     cli.add_command(command)

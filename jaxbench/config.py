@@ -302,6 +302,7 @@ def load(
     seeds: int | None = None,
     max_seeds: int | None = None,
     quick: bool = False,
+    track: str | None = None,
 ) -> Config:
     """Load a study by name, or from a path that ends in .toml or has a separator in it.
 
@@ -311,6 +312,7 @@ def load(
         seeds: evaluation seeds, in place of `protocol.seeds`.
         max_seeds: add seeds until it is decided, up to so many: `protocol.max_seeds`.
         quick: whether to lay the file's `[quick]` table over it.
+        track: lay the file's table of this track over it: see `jaxbench.config_tracks`.
 
     Raises:
         ConfigError: with every problem and its place.
@@ -323,6 +325,7 @@ def load(
     document.setdefault("name", path.stem)
     command = ["jaxbench", "run", name]
     command += ["--quick"] * quick
+    command += [] if track is None else ["--tracks", track]
     command += [word for key, value in overrides for word in ("--set", f"{key}={value}")]
     command += ["--seeds", str(seeds)] if seeds is not None else []
     command += ["--until-decided", "--max-seeds", str(max_seeds)] if max_seeds is not None else []
@@ -330,9 +333,19 @@ def load(
     given = [(key, str(number)) for key, number in numbers.items() if number is not None]
     changes = [*overrides, *given]
     return config_check.resolve(
-        document, changes, quick=quick, label=str(path), text=text,
+        document, changes, quick=quick, track=track, label=str(path), text=text,
         origin=Origin(path.resolve().parent, tuple(command)),
     )  # fmt: skip
+
+
+def read(name_or_path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read a study's file as it is, under its name.
+
+    Raises:
+        ConfigError: there is none, or it is no TOML.
+    """
+    path = locate(os.fspath(name_or_path))
+    return {"name": path.stem, **_read(path)[1]}
 
 
 def from_run(document: Mapping[str, Any], base_folder: Path | None = None) -> Config:

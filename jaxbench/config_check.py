@@ -21,6 +21,8 @@ from jaxbench.base import Intervention, JaxbenchError, Model
 from jaxbench.config import Config, ConfigError, Origin
 from jaxbench.config_messages import explain, message, shown, valid_keys
 from jaxbench.config_sweep import expand
+from jaxbench.config_tracks import TRACKS, TrackRefusedError, merge
+from jaxbench.config_tracks import on_track as moved_to
 from jaxbench.fit import check_features, check_fit
 from jaxbench.registry import nearest
 from jaxbench.toml_text import Place, contains
@@ -34,15 +36,19 @@ def resolve(
     changes: Sequence[tuple[str, str]] = (),
     *,
     quick: bool = False,
+    track: str | None = None,
     label: str,
     text: str = "",
     origin: Origin,
 ) -> Config:
     """Make a config of a TOML document, changed by dotted keys and TOML values.
 
+    With `track`, the document's table for it is laid over the rest: see `jaxbench.config_tracks`.
+
     Raises:
         ConfigError: with every problem, its place and, where it is in `text`, its line.
     """
+    document, changes = for_track(document, changes, track, label)
     quick_table = document.get("quick", {})
     plain = {key: value for key, value in document.items() if key != "quick"}
     problems: dict[Place, str] = {}
@@ -92,6 +98,34 @@ def resolve(
     return config
 
 
+def for_track(
+    document: dict[str, Any], changes: Sequence[tuple[str, str]], track: str | None, label: str
+) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """Lay the table of a track over the document, itself changed first by what is set in it.
+
+    Raises:
+        ConfigError: `tracks` is no table of tables, or is changed where no track is asked for; the
+            table refuses the track.
+    """
+    tables = document.get(TRACKS, {})
+    if not isinstance(tables, dict) or not all(isinstance(each, dict) for each in tables.values()):
+        place = (TRACKS,)
+        raise ConfigError(message({place: "expected one table a track"}, label, "", []))
+    own, others = [], []
+    for key, value in changes:
+        (own if key.split(".")[0].strip() == TRACKS else others).append((key, value))
+    if own and track is None:
+        text = "the tables of tracks are used by --tracks; set what they set instead"
+        raise ConfigError(message({(own[0][0],): text}, label, "", [(own[0][0],)]))
+    if track is None:
+        return {key: value for key, value in document.items() if key != TRACKS}, others
+    changed = [(toml_text.parse_key(key), toml_text.parse_value(value)) for key, value in own]
+    try:
+        return moved_to(changed_document(document, {}, changed), track), others
+    except TrackRefusedError as refusal:
+        raise ConfigError(str(refusal)) from refusal
+
+
 def changed_document(
     document: dict[str, Any], quick: dict[str, Any], assignments: Iterable[tuple[Place, Any]]
 ) -> dict[str, Any]:
@@ -111,15 +145,6 @@ def on_track(table: dict[str, Any], name: Any, document: Mapping[str, Any]) -> d
     if isinstance(track, dict) and track.get("name") == name:
         return table
     return {key: value for key, value in table.items() if key != "track"}
-
-
-def merge(below: dict[str, Any], above: Mapping[str, Any]) -> None:
-    """Lay one table over another: tables merge, everything else is replaced."""
-    for key, value in above.items():
-        if isinstance(value, dict) and isinstance(below.get(key), dict):
-            merge(below[key], value)
-        else:
-            below[key] = value
 
 
 class Check:

@@ -64,7 +64,7 @@ def message(problems: Mapping[Place, str], label: str, text: str, changed: Seque
 def valid_keys(place: Place) -> list[str]:
     """List the keys that the table at this place may have."""
     part = PARTS.get((place[0] if place else None, len(place)))
-    return [*(part.model_fields if part else ()), *([] if place else ["sweep", "quick"])]
+    return [*(part.model_fields if part else ()), *([] if place else ["sweep", "quick", "tracks"])]
 
 
 def explain(

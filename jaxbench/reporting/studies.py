@@ -164,7 +164,7 @@ def collect(folder: str | os.PathLike[str]) -> Studies:
         except JaxbenchError as error:
             skipped[file.relative_to(root).as_posix()] = str(error)
         else:
-            found.append(_study(root, file, report))
+            found.append(row_of(root, file, report))
     if not found:
         what = f"; skipped: {', '.join(skipped)}" if skipped else ""
         raise JaxbenchError(f"{folder} holds no {storage.REPORT} of jaxbench{what}")
@@ -176,7 +176,7 @@ def collect(folder: str | os.PathLike[str]) -> Studies:
     return Studies(str(folder), studies, skipped)
 
 
-def _study(root: Path, file: Path, report: Mapping[str, Any]) -> tuple[Study, float]:
+def row_of(root: Path, file: Path, report: Mapping[str, Any]) -> tuple[Study, float]:
     """Read a report's primary comparison, and its alpha."""
     bench = report["bench_report"]
     judged, metric = bench["comparison"], bench["metric"]

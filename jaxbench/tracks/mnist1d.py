@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import random
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import jax.numpy as jnp
 import numpy as np
@@ -53,6 +53,7 @@ def pool(
 
 def build(
     *,
+    layout: Literal["40x1", "flat"] = "40x1",
     shuffled: bool = False,
     train_size: Annotated[int, Ge(1)] = 4000,
     validation_size: Annotated[int, Ge(1)] = 1000,
@@ -62,6 +63,7 @@ def build(
     """Build MNIST-1D: say which of ten templates a sequence of 40 points was made of.
 
     Args:
+        layout: point by point (40 steps of 1), or all 40 at once.
         shuffled: whether the points come in one random order, the same for all seeds.
         train_size: training samples.
         validation_size: validation samples; the published data have none.
@@ -75,8 +77,9 @@ def build(
 
     def generate(key: Key) -> Splits:
         def batch(indices: Array) -> Batch:
-            drawn = jnp.asarray(values[:, order])[indices]
-            return Batch(drawn.astype(float)[..., None], jnp.asarray(labels)[indices])
+            drawn = jnp.asarray(values[:, order])[indices].astype(float)
+            shaped = drawn if layout == "flat" else drawn[..., None]
+            return Batch(shaped, jnp.asarray(labels)[indices])
 
         return Splits(*map(batch, samples.stratified_split(key, labels, sizes)))
 
@@ -86,7 +89,7 @@ def build(
         options=options,
         metric=classification.ACCURACY,
         output_size=CLASSES,
-        features=classification.features(sequence=True),
+        features=classification.features(sequence=layout != "flat"),
         generate=generate,
         loss=classification.cross_entropy,
         score=classification.accuracy,
