@@ -22,6 +22,7 @@ _MODULE_OF = {
     "compare": "jaxbench.judging",
     "load_config": "jaxbench.api",
     "run_study": "jaxbench.api",
+    "run_tracks": "jaxbench.api",
 }
 _PACKAGES = ("interventions", "judging", "models", "tracks")
 
@@ -39,12 +40,13 @@ __all__ = [
     "load_config",
     "models",
     "run_study",
+    "run_tracks",
     "tracks",
 ]
 
 if TYPE_CHECKING:
     from jaxbench import interventions, judging, models, tracks
-    from jaxbench.api import load_config, run_study
+    from jaxbench.api import load_config, run_study, run_tracks
     from jaxbench.base import Intervention, JaxbenchError, Model, Track
     from jaxbench.config import Config
     from jaxbench.judging import compare

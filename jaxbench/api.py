@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from jaxbench.reporting.document import Report
 
 if TYPE_CHECKING:
     from jaxbench.base import Progress
+    from jaxbench.reporting.track_table import TrackTable
 
 
 def load_config(
@@ -93,3 +94,50 @@ def run_study(
         return Report(run(loaded, progress=bounded))
     with progresses.make(quiet=not progress, max_seconds=max_seconds) as reporter:
         return Report(run(loaded, progress=reporter))
+
+
+def run_tracks(
+    study: str | os.PathLike[str],
+    tracks: str | Sequence[str] = "all",
+    *,
+    out: str | os.PathLike[str] = "results",
+    quick: bool = False,
+    seeds: int | None = None,
+    changes: Mapping[str, Any] | None = None,
+    force: bool = False,
+    progress: Progress | bool = False,
+    max_seconds: float | None = None,
+) -> TrackTable:
+    """Try a study's idea on every track that fits it: what `jaxbench run STUDY --tracks` does.
+
+    Each track's report is written below `out`, and the joint table, which is returned, to
+    `OUT/tracks/<study>.json`.
+
+    Args:
+        study: the name of a study, or the path of a TOML file.
+        tracks: `all`, or names of tracks or of the file's tables `[tracks.LABEL]`.
+        out: the folder for results; studies whose reports are there are not run again.
+        quick: lay the study's `quick` table over each track's.
+        seeds: evaluation seeds, in place of `protocol.seeds`.
+        changes: {dotted key: value}, set last; `tracks.LABEL.` begins what is for one track.
+        force: run all studies again.
+        progress: whom to tell how far it is; True for stderr.
+        max_seconds: give up if it takes longer, which is checked between epochs.
+
+    Raises:
+        JaxbenchError: a file or a name is wrong; a study that fails is told of in the table.
+    """
+    from jaxbench import base, devices, toml_text
+
+    devices.configure()
+    from jaxbench import track_runs
+    from jaxbench.reporting import progress as progresses
+
+    assignments = [(key, toml_text.inline(value)) for key, value in (changes or {}).items()]
+    found = track_runs.find(study, tracks, assignments, seeds=seeds, quick=quick)
+    name = str(configs.read(study)["name"])
+    if isinstance(progress, base.Progress):
+        bounded = progresses.Budget(progress, max_seconds) if max_seconds else progress
+        return track_runs.run(name, found, os.fspath(out), force=force, progress=bounded)
+    with progresses.make(quiet=not progress, max_seconds=max_seconds) as reporter:
+        return track_runs.run(name, found, os.fspath(out), force=force, progress=reporter)

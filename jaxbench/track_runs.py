@@ -11,14 +11,19 @@ from __future__ import annotations
 import copy
 import dataclasses
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 from jaxbench import config as configs
-from jaxbench import config_check, config_tracks, registry, studies, toml_text
-from jaxbench.base import JaxbenchError
+from jaxbench import config_check, config_tracks, registry, storage, studies, toml_text
+from jaxbench.base import JaxbenchError, Progress
 from jaxbench.config import Config, ConfigError
+from jaxbench.config_tracks import TRACKS
+from jaxbench.reporting import strict_json, sweep_table, track_table
+from jaxbench.reporting.track_table import TrackTable
 from jaxbench.track_fit import fit_of, justification, parts_of
+from jaxbench.training.processes import ALONE, Processes
 
 ALL = "all"
 Kind = Literal["fits", "refused", "unavailable"]
@@ -104,7 +109,7 @@ def labels_of(document: Mapping[str, Any], wanted: str | Sequence[str]) -> list[
 
 def is_refused(document: Mapping[str, Any], label: str) -> bool:
     """Whether the study's file refuses a track."""
-    return "refused" in (document.get(config_tracks.TRACKS) or {}).get(label, {})
+    return "refused" in (document.get(TRACKS) or {}).get(label, {})
 
 
 def on_one(
@@ -118,9 +123,9 @@ def on_one(
     quick: bool,
 ) -> OnTrack:
     """Say whether a study can be run on one track."""
-    has_table = label in (document.get(config_tracks.TRACKS) or {})
+    has_table = label in (document.get(TRACKS) or {})
     if is_refused(document, label):
-        return OnTrack(label, "refused", str(document[config_tracks.TRACKS][label]["refused"]))
+        return OnTrack(label, "refused", str(document[TRACKS][label]["refused"]))
     lacking = why_unavailable(document, own, label, changes)
     if lacking is not None:
         return OnTrack(label, "unavailable", lacking)
@@ -164,11 +169,46 @@ def why_unavailable(
 
 
 def run(
-    found: Sequence[OnTrack], out: str, *, force: bool, progress: Any, processes: Any
-) -> Iterator[tuple[OnTrack, studies.Outcome]]:
-    """Run the studies on the tracks that fit, one after another in this process."""
+    name: str,
+    found: Sequence[OnTrack],
+    out: str,
+    *,
+    force: bool = False,
+    progress: Progress,
+    processes: Processes = ALONE,
+) -> TrackTable:
+    """Run the studies on the tracks that fit, one after another in this process.
+
+    Reports and pages are written as each is done, and at last the joint table, to
+    `OUT/tracks/<name>.json`; of several processes, process 0 writes.
+
+    Args:
+        name: of the study.
+        found: all tracks that were asked for.
+        out: the folder of all results.
+        force: run those again whose reports are there.
+        progress: whom to tell.
+        processes: those that run every study together.
+    """
+    from jaxbench.reporting.html import page
+
     fitting = [each for each in found if each.kind == "fits"]
-    outcomes = studies.run_here(
+    reports: dict[str, tuple[Mapping[str, Any], Path]] = {}
+    errors: dict[str, str] = {}
+    running = studies.run_here(
         [each.study for each in fitting], out, force=force, progress=progress, processes=processes
     )
-    yield from zip(fitting, outcomes, strict=True)
+    for number, (each, outcome) in enumerate(zip(fitting, running, strict=True), 1):
+        if outcome.report is not None and outcome.path is not None:
+            reports[each.label] = outcome.report, outcome.path.relative_to(out)
+            if outcome.seconds:
+                text = page.render(outcome.report)
+                storage.write_text(outcome.path.with_name(storage.PAGE), text)
+        if outcome.error is not None:
+            errors[each.label] = outcome.error
+        progress.stage(sweep_table.sentence(outcome, number, len(fitting)))
+    table = track_table.make(name, found, reports, errors)
+    if processes.first:
+        path = Path(out) / TRACKS / f"{name}.json"
+        storage.write_text(path, strict_json.dumps(table.to_dict()))
+    return table

@@ -2,15 +2,18 @@
 
 `PYTHONPATH=tests:. python -m results_table` writes them: into the README those beside a reference
 report, between `<!-- results: STUDY -->` and `<!-- end -->`, and into `results/README.md` every
-comparison of every report.
+comparison of every report, and every idea on every track; into `docs/tracks.md` what was published.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import statistics
 from pathlib import Path
 from typing import Any
+
+from scipy import stats
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results"
@@ -42,10 +45,38 @@ DYNAMICS = (
     "stability_quantisation",
     "stability_long",
 )
+DATA = ("mnist1d_models", "lottery_ticket")
 TABLES = {
     "Pruning": PRUNING,
     "Adaptive checkpoints, cluster updates and mean-square stability": DYNAMICS,
+    "Published figures on MNIST-1D": DATA,
 }
+TRACKS = RESULTS / "tracks"
+PUBLISHED_PAGE = ROOT / "docs" / "tracks.md"
+PUBLISHED: dict[str, dict[str, str]] = {
+    "mnist1d_models": {
+        "convolutional": "92.3",
+        "recurrent": "89.1",
+        "perceptron": "65.1",
+        "linear": "31.5",
+    },
+    "mnist1d_models_shuffled": {
+        "convolutional": "58.7",
+        "recurrent": "53.3",
+        "perceptron": "66.0",
+        "linear": "31.5",
+    },
+    "lottery_ticket": {
+        "dense": "66.4, 64.8",
+        "magnitude_51": "67.4, 65.0",
+        "magnitude_92": "75.6, 74.4",
+        "magnitude_98": "63.0, 63.8",
+        "random_92": "60.6, 61.8",
+        "random_98": "34.6, 27.2",
+    },
+}
+"""Test accuracies (%) of Greydanus and Kobak 2024: one seed, and the last of two trials."""
+NOT_RUN = "Not run at full size so far."
 HEAD = """\
 # Every comparison of the committed reports
 
@@ -173,25 +204,124 @@ def quantities(bench: dict[str, Any]) -> dict[str, tuple[str, str]]:
 def every_comparison() -> str:
     """The text of `results/README.md`."""
     parts = [HEAD]
-    for title, studies in TABLES.items():
+    for title, studies in {**TABLES, "Every idea on every track": on_tracks()}.items():
         lines = [row for report in reports(*studies) for row in rows(report)]
         parts.append("\n".join([f"## {title}", "", COLUMNS, *lines, ""]))
+    parts.append("\n".join(["## Ideas x tracks", "", *every_track(), ""]))
     return "\n".join(parts)
+
+
+def tables_of_tracks() -> list[dict[str, Any]]:
+    """The joint tables of the ideas that were tried on every track that fits them."""
+    return [json.loads(path.read_text()) for path in sorted(TRACKS.glob("*.json"))]
+
+
+def effect(result: dict[str, Any]) -> str:
+    """A difference and its interval."""
+    if result["delta"] is None or result["low"] is None:
+        return "a run diverged"
+    return f"{result['delta']:+.3g} ({result['low']:+.3g} to {result['high']:+.3g})"
+
+
+def matrix() -> list[str]:
+    """Ideas x tracks: outcome by the corrected p, effect with interval, mechanism."""
+    found = tables_of_tracks()
+    if not found:
+        return [NOT_RUN]
+    labels = sorted({row["label"] for table in found for row in table["tracks"] if row["result"]})
+    written = [f"| idea | {' | '.join(labels)} |", "|---" * (1 + len(labels)) + "|"]
+    for table in found:
+        cells = dict.fromkeys(labels, "-")
+        for row in table["tracks"]:
+            if row["result"]:
+                result = row["result"]
+                cells[row["label"]] = (
+                    f"**{row['outcome']}** {effect(result)}, p {result['p_family']:.2g}; "
+                    f"{result['mechanism']}"
+                )
+        written.append(f"| `{table['study']}` | {' | '.join(cells.values())} |")
+    return written
+
+
+def every_track() -> list[str]:
+    """One row an idea and a track, also where there is no study, with the reason."""
+    found = tables_of_tracks()
+    if not found:
+        return [NOT_RUN]
+    lines = [
+        "| idea | track | model, seeds | score | difference (95 %) | p | p of tracks | outcome "
+        "| mechanism, ok | seconds |",
+        "|---" * 10 + "|",
+    ]
+    others = []
+    for table in found:
+        for row in table["tracks"]:
+            result = row["result"]
+            if not result:
+                others.append(f"* `{table['study']}` on `{row['label']}`: {row['reason']}")
+                continue
+            cells = [
+                f"`{table['study']}`", row["label"], f"{result['model']}, {result['n']}",
+                f"{result['metric']}, {result['direction']}", effect(result), f"{result['p']:.3g}",
+                f"{result['p_family']:.3g}", row["outcome"],
+                f"{result['mechanism']}, {result['mechanism_ok']}", f"{result['seconds']:.0f}",
+            ]  # fmt: skip
+            lines.append(f"| {' | '.join(cells)} |")
+    total = sum(table["seconds"] for table in found)
+    lines += ["", f"All of it took {total / 60:.0f} minutes.  Not run:", "", *others]
+    return lines
+
+
+def on_tracks() -> list[str]:
+    """The names of the studies in the joint tables."""
+    rows = [row for table in tables_of_tracks() for row in table["tracks"]]
+    return [row["result"]["study"] for row in rows if row["result"]]
+
+
+def published(study: str) -> list[str]:
+    """One row an arm: the published accuracy, and each report's mean with its t interval."""
+    shuffled = study.endswith("_shuffled")
+    found = [report["bench_report"] for report in reports(study.removesuffix("_shuffled"))]
+    found = [bench for bench in found if bench["track_options"]["shuffled"] == shuffled]
+    if not found:
+        return [NOT_RUN]
+    heads = [f"ours, {bench['n_seeds']} seeds (95 %)" for bench in found]
+    written = [f"| `{study}`, % | published | {' | '.join(heads)} |"]
+    written.append("|---" * (2 + len(found)) + "|")
+    for arm, value in PUBLISHED[study].items():
+        cells = []
+        for bench in found:
+            scores = [each for each in bench["arms"][arm]["full"]["per_seed"] if each is not None]
+            low, high = t_interval(scores)
+            cells.append(f"{statistics.fmean(scores):.1f} ({low:.1f} to {high:.1f})")
+        written.append(f"| {arm} | {value} | {' | '.join(cells)} |")
+    return written
+
+
+def t_interval(scores: list[float]) -> tuple[float, float]:
+    """The 95 % interval of the mean."""
+    half = float(stats.t.ppf(0.975, len(scores) - 1)) * statistics.stdev(scores)
+    half /= len(scores) ** 0.5
+    mean = statistics.fmean(scores)
+    return mean - half, mean + half
 
 
 def with_tables(text: str) -> str:
     """A text with the table of each study that it marks a place for."""
 
     def table(match: re.Match[str]) -> str:
-        begin, study, end = match.groups()
-        return "\n".join([begin, *beside_reference(study), end])
+        begin, kind, study, end = match.groups()
+        made = {"results": beside_reference, "published": published, "matrix": lambda _: matrix()}
+        return "\n".join([begin, *made[kind](study), end])
 
-    return re.sub(r"(<!-- results: (\w+) -->)\n.*?(<!-- end -->)", table, text, flags=re.DOTALL)
+    pattern = r"(<!-- (results|published|matrix): (\w+) -->)\n.*?(<!-- end -->)"
+    return re.sub(pattern, table, text, flags=re.DOTALL)
 
 
 def texts() -> dict[Path, str]:
     """The files with tables, as they are to be."""
-    return {README: with_tables(README.read_text()), EVERY_COMPARISON: every_comparison()}
+    made = {page: with_tables(page.read_text()) for page in (README, PUBLISHED_PAGE)}
+    return {**made, EVERY_COMPARISON: every_comparison()}
 
 
 if __name__ == "__main__":

@@ -25,7 +25,8 @@ class Row:
         label: of the track.
         state: `judged`; `failed`; or why there is no study: `refused`, `unavailable`.
         reason: why the track fits, why not, or what to do; what failed.
-        result: its primary comparison; `p_family` is corrected over the tracks.
+        result: its primary comparison; `p_family` is corrected over the tracks, its `outcome` is
+            that of the study alone.
     """
 
     label: str
@@ -33,9 +34,17 @@ class Row:
     reason: str
     result: Study | None = None
 
+    @property
+    def outcome(self) -> str:
+        """The outcome by the corrected p: a difference that is not significant is undecided."""
+        assert self.result is not None
+        decided = self.result.significant or self.result.outcome not in ("better", "worse")
+        return self.result.outcome if decided else "inconclusive"
+
     def to_dict(self) -> dict[str, Any]:
         """Give it as strict JSON."""
-        return dataclasses.asdict(self)
+        said = {} if self.result is None else {"outcome": self.outcome}
+        return {**dataclasses.asdict(self), **said}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,7 +114,7 @@ def render(table: TrackTable, console: Console) -> None:
     count = len(table.judged)
     lines = make_table(
         "track", "model", "score", "difference", "95 % interval", "p", f"p of {count}", "outcome",
-        "in practice", "mechanism", "time",
+        "mechanism", "time",
     )  # fmt: skip
     for row in table.judged:
         assert row.result is not None
@@ -113,14 +122,14 @@ def render(table: TrackTable, console: Console) -> None:
         cells = [
             row.label, each.model, f"{each.metric}, {each.direction} is better",
             number(each.delta, signed=True), f"{number(each.low)} to {number(each.high)}",
-            number(each.p), number(each.p_family), each.outcome, each.practical, each.mechanism,
+            number(each.p), number(each.p_family), row.outcome, each.mechanism,
             "-" if each.seconds is None else f"{each.seconds:.0f} s",
         ]  # fmt: skip
-        add_row(lines, cells, COLOURS.get(each.outcome, ""))
+        add_row(lines, cells, COLOURS.get(row.outcome, ""))
     section(f"{table.study} on {count} tracks", console, lines)
     console.print(
-        f"p of {count}: Holm's correction over the tracks' primary comparisons; the outcome is "
-        f"that of each study alone."
+        f"p of {count}: Holm's correction over the tracks' primary comparisons, by which the "
+        f"outcomes are."
     )
     words = {"refused": "does not fit", "unavailable": "needs something", "failed": "failed"}
     others = make_table("track", "", "because")

@@ -1,0 +1,149 @@
+"""One idea on many tracks: which are run, which are not and why, and the joint table."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from reporting.sample import sample_report
+
+from jaxbench import cli, config, judging, studies, track_runs
+from jaxbench.base import Progress
+from jaxbench.reporting import track_table
+from jaxbench.track_runs import OnTrack
+
+STUDY = """
+[track]
+name = "tabular"
+train_size = 16
+validation_size = 4
+test_size = 4
+[model]
+name = "mlp_tiny"
+hidden = [3]
+[training]
+epochs = 1
+batch_size = 8
+[protocol]
+seeds = 6
+tuning_seeds = 1
+[grid]
+learning_rate = [0.01]
+[arms.baseline]
+intervention = "none"
+[arms.idea]
+intervention = "none"
+[tracks.wider]
+track = { name = "tabular", inputs = 12 }
+[tracks.ring]
+refused = "no ring here"
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "small.toml").write_text(STUDY)
+    return tmp_path
+
+
+@pytest.mark.usefixtures("here")
+def test_tracks_are_run_refused_or_wait_for_the_user() -> None:
+    found = track_runs.find("small.toml", "tabular, wider,ring,csv")
+    kinds = [(each.label, each.kind) for each in found]
+    assert kinds == [
+        ("tabular", "fits"), ("wider", "fits"), ("ring", "refused"), ("csv", "unavailable"),
+    ]  # fmt: skip
+    assert found[1].config is not None
+    assert found[1].config.name == "small_on_wider"
+    assert found[1].config.track.options["inputs"] == 12
+    assert found[2].reason == "no ring here"
+    assert "--set tracks.csv.track.OPTION=VALUE" in found[3].reason
+
+
+@pytest.mark.usefixtures("here")
+def test_an_unknown_track_is_refused_with_the_nearest() -> None:
+    with pytest.raises(config.ConfigError, match=r"no track 'wide'.*wider"):
+        track_runs.find("small.toml", "wide")
+
+
+@pytest.mark.usefixtures("here")
+def test_every_track_is_asked_for_once() -> None:
+    document = config.read("small.toml")
+    every = track_runs.labels_of(document, "all")
+    assert every[:3] == ["tabular", "wider", "ring"]
+    assert len(every) == len(set(every))
+    assert {"dynamics", "chaos", "csv", "smnist"} <= set(every)
+
+
+def fake_run(p_of: dict[str, float]) -> Any:
+    """Reports that stand for training, with these p-values."""
+
+    def run_here(asked: list[studies.Study], out: str, **_: Any) -> Any:
+        for study in asked:
+            if study.name not in p_of:
+                yield studies.failed(study, "it broke")
+                continue
+            report = sample_report()
+            bench = report["bench_report"]
+            bench["study"] = study.name
+            bench["comparison"] |= {"p_value": p_of[study.name], "outcome": "better"}
+            path = Path(out) / study.name / "id" / "report.json"
+            yield studies.Outcome(study.name, "id", "skipped", path=path, report=report)
+
+    return run_here
+
+
+@pytest.mark.usefixtures("here")
+def test_p_values_are_corrected_over_the_tracks(monkeypatch: pytest.MonkeyPatch) -> None:
+    p = {"small": 0.04, "small_on_wider": 0.001}
+    monkeypatch.setattr(studies, "run_here", fake_run(p))
+    found = track_runs.find("small.toml", "tabular,wider,ring")
+    table = track_runs.run("small", found, "out", progress=Progress())
+    assert [row.state for row in table.rows] == ["judged", "judged", "refused"]
+    results = [row.result for row in table.judged]
+    assert [each and each.p_family for each in results] == list(judging.holm(list(p.values())))
+    assert [row.outcome for row in table.judged] == ["better", "better"]
+    monkeypatch.setattr(studies, "run_here", fake_run({"small": 0.06}))
+    table = track_runs.run("small", found, "out", progress=Progress())
+    assert [row.state for row in table.rows] == ["judged", "failed", "refused"]
+    assert table.judged[0].outcome == "inconclusive"  # better by its own label, p 0.06
+    assert table.rows[1].reason == "it broke"
+    written = json.loads(Path("out/tracks/small.json").read_text())
+    assert written == json.loads(json.dumps(table.to_dict()))
+
+
+def test_the_page_of_text_names_every_track(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(studies, "run_here", fake_run({"small": 0.01}))
+    done = CliRunner().invoke(
+        cli.cli, ["run", "small.toml", "--tracks", "tabular,wider,ring", "--out", "out"]
+    )
+    assert done.exit_code == 1, done.output  # wider failed
+    for word in ("tabular", "wider", "it broke", "ring", "no ring here"):
+        assert word in done.stdout
+    assert (here / "out" / "tracks" / "small.json").is_file()
+
+
+def test_options_of_one_study_do_not_go_with_many() -> None:
+    done = CliRunner().invoke(cli.cli, ["run", "axis_pruning", "--tracks", "all", "--resume"])
+    assert done.exit_code == 2
+    assert "--resume goes with a single one" in done.output
+
+
+def test_a_table_without_any_report_is_a_table() -> None:
+    table = track_table.make("s", [OnTrack("csv", "unavailable", "bring a file")], {}, {})
+    assert table.to_dict()["family_size"] == 0
+    assert table.rows[0].reason == "bring a file"
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("here")
+def test_an_idea_is_run_on_its_tracks() -> None:
+    from jaxbench import run_tracks
+
+    table = run_tracks("small.toml", "tabular,wider", out="out")
+    assert [row.state for row in table.rows] == ["judged", "judged"]
+    assert all((Path("out") / row.result.path).is_file() for row in table.judged if row.result)
+    again = run_tracks("small.toml", ["tabular", "wider"], out="out")
+    assert again.to_dict() == table.to_dict()
