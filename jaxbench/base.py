@@ -429,9 +429,10 @@ class Intervention:
             along the model's recurrence, the usual one first, whose gradients the report compares
             in memory and time.  `scan(params, hidden, inputs) -> (hidden, outputs)` gives
             `emit(params, hidden, input)` at each step.
-        surgery_static: names of static values that only surgeries, `measure`, `measure_host` and
-            the lengths of phases depend on: arms that differ in nothing else train by the same
-            programs, and share their training up to the first surgery if it comes at one time.
+        surgery_static: names of static values, and of hyperparameters, that only surgeries,
+            `measure`, `measure_host` and the lengths of phases depend on: arms that differ in
+            nothing else train by the same programs, and share their training up to the first
+            surgery if it comes at one time.
         signatures: what the idea's explanation predicts.
         endpoints: scalars among what `measure` returns by which a study may compare arms too.
     """

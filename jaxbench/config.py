@@ -146,6 +146,9 @@ class Arm(Part):
     fixed: dict[str, float] = Field(default={}, description="hyperparameters held at one value")
     grid: Grid = Field(default={}, description="hyperparameters that this arm tunes")
     model: Choice | None = Field(default=None, description="another model than the study's")
+    epochs: int | None = Field(
+        default=None, ge=1, description="passes over the training split, if not training.epochs"
+    )
 
 
 class Comparison(Part):
@@ -234,7 +237,8 @@ class Config(Part):
                 name: part.model_dump(mode="json", exclude_none=True)
                 for name, part in parts.items()
             },
-            "arm": own.model_dump(mode="json", include={"intervention", "options", "fixed"}),
+            "arm": own.model_dump(mode="json", include={"intervention", "options", "fixed"})
+            | ({} if own.epochs is None else {"epochs": own.epochs}),
             "sources": {path: self._origin.sources.get(path) for path in files},
         }
 

@@ -134,7 +134,6 @@ def make_plan(config: Config) -> Plan:
     folder = config.base_folder
     from_track = registry.load("tracks", config.track.name, folder)
     track = from_track.make(config.track.options)
-    schedule = Schedule(**config.training.model_dump())
     arms: dict[str, PlannedArm] = {}
     for name, arm in config.arms.items():
         choice = config.model_of(name)
@@ -147,6 +146,8 @@ def make_plan(config: Config) -> Plan:
             "model": source_of(from_model, choice.options),
             "intervention": source_of(component, arm.options),
         }
+        training = config.training.model_dump()
+        schedule = Schedule(**{**training, "epochs": arm.epochs or config.training.epochs})
         recipe = Recipe(track, model, intervention, schedule, sources)
         arms[name] = PlannedArm(name, recipe, arm.fixed)
     grids = {name: config.grid_of(name) for name in config.arms}

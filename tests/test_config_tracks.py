@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from jaxbench import config, config_tracks
+from jaxbench import config, config_tracks, plan
 from jaxbench.config_tracks import TrackRefusedError, labels, on_track
 
 STUDY: dict[str, Any] = {
@@ -121,3 +121,17 @@ def test_the_tables_that_come_with_jaxbench_are_right(study: str, label: str, qu
         found = config.load(study, quick=quick, track=label)
         assert quick or (found.protocol.seeds, found.protocol.extend_grid) == (16, True)
     assert config_tracks.own_track(config.read(study))
+
+
+def test_an_arm_may_train_for_other_epochs() -> None:
+    own = [("arms.idea.epochs", "5")]
+    study = config.load("stability_penalty", own)
+    assert (study.training.epochs, study.arms["idea"].epochs) == (12, 5)
+    plain = config.load("stability_penalty")
+    assert config.digest(study) != config.digest(plain)
+    assert study.identity_of("idea") != plain.identity_of("idea")
+    assert study.identity_of("baseline") == plain.identity_of("baseline")
+    arms = plan.make_plan(study).arms
+    assert {name: arm.recipe.schedule.epochs for name, arm in arms.items()} == {
+        "baseline": 12, "idea": 5,
+    }  # fmt: skip

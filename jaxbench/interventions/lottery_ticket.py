@@ -105,7 +105,7 @@ def build(
     Args:
         kind: which weights stay: the largest, or any.
         rounds: removals, geometric from all weights to the share `keep`, each followed by a
-            training.
+            training.  What stays at random is the same in one round as in many.
         epochs_each: of each training; with the first one there are rounds + 1 of them.
     """
 
@@ -141,7 +141,7 @@ def build(
                 summary="share of each layer's weights that stays in the end; with 1 all do",
             )
         },
-        surgery_static=("kind", "rounds", "epochs_each"),
+        surgery_static=("kind", "rounds", "epochs_each", "keep"),
         limitations=(
             "Removed weights are 0, which saves no time by itself; biases are removed with the "
             "weights of their layer.",

@@ -158,6 +158,11 @@ def limitations(bench: Bench, own: Sequence[str]) -> str:
         f"{config['training']['epochs']} epochs of Adam with batches of "
         f"{config['training']['batch_size']}; {varied}.",
     ]
+    if own_epochs := {
+        name: arm["epochs"] for name, arm in config["arms"].items() if arm.get("epochs")
+    }:
+        listed = ", ".join(f"{name} {count}" for name, count in own_epochs.items())
+        parts.append(f"Some arms train for other numbers of epochs in all: {listed}.")
     if config["protocol"]["rules"] == "v1":
         parts.append(bench["protocol"]["asymmetry"])
     for side in ("baseline", "idea"):

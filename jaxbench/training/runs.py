@@ -123,7 +123,9 @@ class Run:
         first = self.recipe.phases[0]
         if first.surgery is None and len(self.recipe.phases) == 1:
             return None
-        return (first.epochs, *self.streams, *sorted(self.hyper.items()))
+        later = self.recipe.intervention.surgery_static
+        hyper = ((name, value) for name, value in self.hyper.items() if name not in later)
+        return (first.epochs, *self.streams, *sorted(hyper))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -109,3 +109,19 @@ def test_a_network_that_keeps_everything_trains_again_from_the_beginning(engine:
     for one, other in itertools.combinations(firsts, 2):
         assert one == pytest.approx(other, rel=0.1)
     assert (losses[1::2] < firsts).all()
+
+
+def test_arms_that_keep_more_and_less_share_their_first_training() -> None:
+    """What stays decides nothing before the first removal."""
+    idea = lottery_ticket.build(rounds=1, epochs_each=2)
+    recipe = dataclasses.replace(mlp_recipe(idea), schedule=Schedule(4, batch_size=8))
+    most, least, faster = (
+        Run("arm", 0, {"learning_rate": rate, "keep": keep}, 0, recipe)
+        for rate, keep in ((0.05, 0.5), (0.05, 0.1), (0.1, 0.1))
+    )
+    assert most.trunk == least.trunk != faster.trunk
+    engine = Engine(layout=cpu_layout(1))
+    together = engine.train([most, least])
+    alone = Engine(layout=cpu_layout(1)).train([least])
+    assert together[1].test == alone[0].test
+    assert together[0].test != together[1].test
