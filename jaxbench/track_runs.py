@@ -76,7 +76,7 @@ def find(
     document = configs.read(study)
     for_tracks = [(key, value) for key, value in changes if key.startswith("tracks.")]
     others = [(key, value) for key, value in changes if not key.startswith("tracks.")]
-    own = configs.load(study, [], quick=quick and "quick" in document)
+    own = configs.load(study, others, quick=quick and "quick" in document)
     found = []
     for label in labels_of(document, wanted):
         given = [*for_tracks, *others]
@@ -100,7 +100,7 @@ def labels_of(document: Mapping[str, Any], wanted: str | Sequence[str]) -> list[
     asked = list(dict.fromkeys(label.strip() for label in asked))
     known = list(dict.fromkeys([*every, *registry.available("tracks")]))
     for label in asked:
-        if label not in known and not registry.is_path(label):
+        if label not in known:
             raise ConfigError(
                 f"no track {label!r}{registry.nearest(label, known)} ({', '.join(known)}; or all)"
             )

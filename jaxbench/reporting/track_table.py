@@ -113,17 +113,16 @@ def render(table: TrackTable, console: Console) -> None:
     """Print a row a track, then why the others have none."""
     count = len(table.judged)
     lines = make_table(
-        "track", "model", "score", "difference", "95 % interval", "p", f"p of {count}", "outcome",
-        "mechanism", "time",
-    )  # fmt: skip
+        "track", "score", "difference (95 %)", "p", f"p of {count}", "outcome", "mechanism"
+    )
     for row in table.judged:
         assert row.result is not None
         each = row.result
+        interval = f"{number(each.low)} to {number(each.high)}"
         cells = [
-            row.label, each.model, f"{each.metric}, {each.direction} is better",
-            number(each.delta, signed=True), f"{number(each.low)} to {number(each.high)}",
-            number(each.p), number(each.p_family), row.outcome, each.mechanism,
-            "-" if each.seconds is None else f"{each.seconds:.0f} s",
+            row.label, f"{each.metric}, {each.direction} is better",
+            f"{number(each.delta, signed=True)} ({interval})", number(each.p),
+            number(each.p_family), row.outcome, each.mechanism,
         ]  # fmt: skip
         add_row(lines, cells, COLOURS.get(row.outcome, ""))
     section(f"{table.study} on {count} tracks", console, lines)
