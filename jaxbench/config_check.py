@@ -111,7 +111,8 @@ def for_track(
     if not isinstance(tables, dict) or not all(isinstance(each, dict) for each in tables.values()):
         place = (TRACKS,)
         raise ConfigError(message({place: "expected one table a track"}, label, "", []))
-    own, others = [], []
+    own: list[tuple[str, str]] = []
+    others: list[tuple[str, str]] = []
     for key, value in changes:
         (own if key.split(".")[0].strip() == TRACKS else others).append((key, value))
     if own and track is None:
