@@ -64,10 +64,11 @@ def run_study(
     changes: Mapping[str, Any] | None = None,
     progress: Progress | bool = False,
     max_seconds: float | None = None,
+    log_to: str | Sequence[str] = (),
 ) -> Report:
     """Train, judge and report a study.
 
-    Nothing is written; `Report.save` does that.  jax is started with one host device a core, unless
+    Nothing is written but what `log_to` asks for; `Report.save` writes the report.  jax is started with one host device a core, unless
     it runs already.
 
     Args:
@@ -77,23 +78,35 @@ def run_study(
         changes: {dotted key: value}, set last, such as `{"training.epochs": 3}`.
         progress: whom to tell how far it is; True for stderr.
         max_seconds: give up if it takes longer, which is checked between epochs.
+        log_to: where the judged study is logged: `"mlflow"`, `"mlflow:URI"`, `"tensorboard"`,
+            `"tensorboard:FOLDER"`, or several of them.
 
     Raises:
-        JaxbenchError: the study cannot be run as configured, a hook of it failed, or it took longer
-            than `max_seconds`.
+        JaxbenchError: the study cannot be run as configured, a hook of it failed, it took longer
+            than `max_seconds`, or a logger is not installed or does not answer.
+        LoggerError: the study was judged but could not be logged; its `report` is the report.
     """
     from jaxbench import base, devices
+    from jaxbench.loggers import destinations
 
     devices.configure()
     loaded = load_config(study, quick=quick, seeds=seeds, changes=changes)
+    loggers = destinations.connect(log_to)
     from jaxbench.reporting import progress as progresses
     from jaxbench.study import run_study as run
 
     if isinstance(progress, base.Progress):
         bounded = progresses.Budget(progress, max_seconds) if max_seconds else progress
-        return Report(run(loaded, progress=bounded))
-    with progresses.make(quiet=not progress, max_seconds=max_seconds) as reporter:
-        return Report(run(loaded, progress=reporter))
+        report = Report(run(loaded, progress=bounded))
+    else:
+        with progresses.make(quiet=not progress, max_seconds=max_seconds) as reporter:
+            report = Report(run(loaded, progress=reporter))
+    try:
+        destinations.log(loggers, report.document)
+    except destinations.LoggerError as error:
+        error.report = report
+        raise
+    return report
 
 
 def run_tracks(

@@ -22,6 +22,7 @@ from jaxbench.commands.calibrate import calibrate
 from jaxbench.commands.compare import compare
 from jaxbench.commands.completion import complete_names, complete_studies, completion
 from jaxbench.commands.index import index
+from jaxbench.commands.log_to import log_to_option
 from jaxbench.commands.new import new
 from jaxbench.commands.on_tracks import run_on_tracks
 from jaxbench.commands.output import cache_option, stdout_on_stderr
@@ -158,6 +159,7 @@ Examples:
   jaxbench run ./my_study.toml --quick --json > report.json
   jaxbench run stability_penalty --until-decided --max-seeds 64
   jaxbench run stability_penalty --tracks all
+  jaxbench run stability_penalty --log-to mlflow:sqlite:///mlflow.db --log-to tensorboard
 
 \b
 With --tracks the idea is tried on every track that fits it by its structure, as the tables
@@ -222,6 +224,7 @@ is finished is shown, not run again, unless --force says so.
     "--max-seconds", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
     help="Give up, with exit code 3, if it takes longer; checked between epochs.",
 )  # fmt: skip
+@log_to_option
 @cache_option
 @several.options
 @click.option("--quiet", is_flag=True, help="Show no progress.")
@@ -241,6 +244,7 @@ def run(
     keep_params: bool,
     width: int | None,
     max_seconds: float | None,
+    log_to: tuple[str, ...],
     cache: str | None,
     place: distributed.Place | None,
     quiet: bool,
@@ -248,6 +252,7 @@ def run(
 ) -> None:
     """Run a study."""
     from jaxbench import config, devices, interrupted, storage, trained_params
+    from jaxbench.loggers import destinations
     from jaxbench.reporting import progress
 
     if max_seeds is not None and not until_decided:
@@ -285,10 +290,12 @@ def run(
             from jaxbench.study import run_study
 
             first = processes.first
+            loggers: list[destinations.StudyLogger] = []
 
             def look() -> dict[str, Any] | None:
                 if first:
                     storage.check_writable(folder)
+                    loggers.extend(destinations.connect(log_to))
                 return interrupted.finished(folder) if first and not force else None
 
             before = processes.together(look)[0]
@@ -321,15 +328,24 @@ def run(
                 processes.together(lambda: None)  # all end once the report is written
     if not first:
         return
+
+    def log(report: dict[str, Any]) -> None:
+        with stdout_on_stderr():
+            places = destinations.log(loggers, report)
+        for place in places:
+            click.echo(f"logged: {place}", err=as_json)
+
     if before is not None:
         show_report(before, as_json)
         click.echo(interrupted.not_again(folder, before, keep_params), err=as_json)
+        log(before)
         return
     try:
         show_report(kept.report, as_json)
         if kept.path is not None:
             click.echo(f"\nreport: {kept.path}", err=as_json)
             click.echo(f"page: {write_page(kept.report, kept.path)}", err=as_json)
+        log(kept.report)
         if kept.problem is not None:
             raise kept.problem
     except KeyboardInterrupt:

@@ -68,7 +68,7 @@ def _component(component: registry.Component) -> Iterator[str]:
     """Write a component line by line."""
     yield f"{component.kind.removesuffix('s')} {component.name}: {component.summary}"
     yield f"  {component.source_path}"
-    rows = list(_options(component))
+    rows = list(options(component))
     yield "  options:" if rows else "  no options"
     yield from _aligned(rows)
     try:
@@ -103,7 +103,7 @@ def _intervention(built: Intervention) -> Iterator[str]:
             yield f"  {title}: {', '.join(names)}"
 
 
-def _options(component: registry.Component) -> Iterator[tuple[str, str, str]]:
+def options(component: registry.Component) -> Iterator[tuple[str, str, str]]:
     """Give each option of `build`: its name, its type with the default, its range and meaning."""
     meanings = argument_lines(component.build)
     model = registry.options_model(component.build)

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import click
 
 from jaxbench.commands import processes as several
 from jaxbench.commands.assignment import assignment
+from jaxbench.commands.log_to import log_to_option
 from jaxbench.commands.output import cache_option, stdout_on_stderr
 from jaxbench.commands.report import write_page
 from jaxbench.distributed import Place
+
+if TYPE_CHECKING:
+    from jaxbench.loggers.destinations import StudyLogger
+    from jaxbench.studies import Outcome
 
 INTERRUPTED = 130
 HELP = """Run many studies, and say in a table what became of each.
@@ -26,6 +33,7 @@ Examples:
   jaxbench sweep 'configs/*.toml' --quick
   jaxbench sweep stability_penalty axis_pruning --seeds 16
   jaxbench sweep 'configs/*.toml' --shard 3/8        # the third of eight jobs, on any machine
+  jaxbench sweep 'configs/*.toml' --log-to mlflow    # pip install 'jaxbench[mlflow]'
   jaxbench sweep 'configs/*.toml' --ray auto         # on a Ray cluster: pip install 'jaxbench[ray]'
 
 \b
@@ -49,6 +57,19 @@ def a_shard(
             f"{value!r} is not I/N with 1 <= I <= N, such as 1/4 to 4/4", ctx, parameter
         )
     return int(index), int(count)
+
+
+def logged(outcome: Outcome, loggers: Sequence[StudyLogger]) -> Outcome:
+    """Log a study that has a report, whether it ran now or before; what fails is told of."""
+    from jaxbench.loggers import destinations
+
+    if outcome.report is None:
+        return outcome
+    try:
+        destinations.log(loggers, outcome.report)
+    except destinations.LoggerError as error:
+        return dataclasses.replace(outcome, state="failed", error=str(error))
+    return outcome
 
 
 @click.command(help=HELP)
@@ -80,6 +101,7 @@ def a_shard(
     "--gpus", type=click.IntRange(0), default=0, show_default=True,
     help="GPUs of a study on the Ray cluster.",
 )  # fmt: skip
+@log_to_option
 @cache_option
 @several.options
 @click.option("--quiet", is_flag=True, help="Show no progress.")
@@ -95,6 +117,7 @@ def sweep(
     address: str | None,
     cpus: int | None,
     gpus: int,
+    log_to: tuple[str, ...],
     cache: str | None,
     place: Place | None,
     quiet: bool,
@@ -111,6 +134,7 @@ def sweep(
         if address is None:
             devices.configure(cache=cache)
         from jaxbench import studies
+        from jaxbench.loggers import destinations
         from jaxbench.reporting import progress, sweep_table, terminal
 
         asked = studies.find(patterns, changes, seeds=seeds, quick=quick)
@@ -118,9 +142,11 @@ def sweep(
             asked = studies.shard(asked, *shard)
         outcomes: list[studies.Outcome] = []
         interrupted = False
+        loggers: list[destinations.StudyLogger] = []
         with distributed.joined(place) as processes:
             if processes.first:
                 storage.check_writable(out)
+                loggers += destinations.connect(log_to)
             with progress.make(quiet or not processes.first) as reporter:
                 running: Iterator[studies.Outcome]
                 if address is None:
@@ -136,9 +162,10 @@ def sweep(
                     )  # fmt: skip
                 try:
                     for outcome in running:
-                        outcomes.append(outcome)
                         if outcome.seconds and outcome.report and outcome.path:
                             write_page(outcome.report, outcome.path)
+                        outcome = logged(outcome, loggers)
+                        outcomes.append(outcome)
                         reporter.stage(sweep_table.sentence(outcome, len(outcomes), len(asked)))
                 except KeyboardInterrupt:
                     interrupted = True
