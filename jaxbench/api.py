@@ -68,8 +68,8 @@ def run_study(
 ) -> Report:
     """Train, judge and report a study.
 
-    Nothing is written but what `log_to` asks for; `Report.save` writes the report.  jax is started with one host device a core, unless
-    it runs already.
+    Nothing is written but what `log_to` asks for; `Report.save` writes the report.  jax is started
+    with one host device a core, unless it runs already.
 
     Args:
         study: as for `load_config`.

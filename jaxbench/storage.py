@@ -34,10 +34,14 @@ def result_folder(out: str | os.PathLike[str], study: str, identity: str) -> Pat
     return Path(out) / study / identity
 
 
-def check_writable(folder: str | os.PathLike[str]) -> None:
+def check_writable(folder: str | os.PathLike[str], option: str = "--out") -> None:
     """Refuse a folder that could not be made or written to, leaving no trace.
 
     To be called before training, so that hours are not lost at their end.
+
+    Args:
+        folder: to write to.
+        option: that names it.
 
     Raises:
         JaxbenchError: with the reason of the operating system.
@@ -54,7 +58,7 @@ def check_writable(folder: str | os.PathLike[str]) -> None:
     except OSError as error:
         what = f"results cannot be written to {folder}"
         where = "" if there == path else f" ({there})"
-        raise JaxbenchError(f"{what}{where}: {error.strerror}; choose another --out") from error
+        raise JaxbenchError(f"{what}{where}: {error.strerror}; choose another {option}") from error
 
 
 def write_report(out: str | os.PathLike[str], report: Mapping[str, Any]) -> Path:

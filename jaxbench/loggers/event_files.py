@@ -1,4 +1,4 @@
-"""Studies in TensorBoard's event files: a folder for each study, in it one for each arm and seed."""
+"""Studies in TensorBoard's event files: a folder for each study, in it one an arm and seed."""
 
 from __future__ import annotations
 
@@ -77,5 +77,5 @@ def connect(folder: str | None) -> EventFiles:
     """
     writer = needed("tensorboardX", KIND).SummaryWriter
     chosen = Path(folder or DEFAULT).expanduser()
-    storage.check_writable(chosen)
+    storage.check_writable(chosen, f"--log-to {KIND}:FOLDER")
     return EventFiles(writer, chosen)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from jaxbench import storage
 from jaxbench.base import JaxbenchError
 from jaxbench.loggers import entries
 from jaxbench.loggers.destinations import needed
@@ -127,6 +128,10 @@ def connect(uri: str | None) -> MlflowStore:
     if chosen.startswith(DATABASES):
         needed("sqlalchemy", KIND)
         needed("alembic", KIND)
+    if chosen.startswith(SQLITE):  # MLflow would try for minutes
+        folder = Path(chosen.removeprefix(SQLITE)).absolute().parent
+        storage.check_writable(folder, f"--log-to {KIND}:{SQLITE}FILE")
+        folder.mkdir(parents=True, exist_ok=True)
     client_of = needed("mlflow.tracking", KIND).MlflowClient
     try:
         client = client_of(tracking_uri=chosen)
