@@ -8,6 +8,7 @@ need no script and nothing from other hosts.
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -170,9 +171,11 @@ def schema_page(title: str, intro: str, schema: Mapping[str, Any]) -> str:
         rows = []
         for key, value in properties.items():
             default = value.get("default")
-            given = "required" if key in part.get("required", ()) else f"`{default!r}`"
-            if default is None and given != "required":
-                given = ""
+            given = f"`{json.dumps(default)}`" if isinstance(default, bool | int | float) else ""
+            if isinstance(default, str) and default:
+                given = f"`{json.dumps(default)}`"
+            if key in part.get("required", ()):
+                given = "required"
             rows.append((f"`{key}`", kind_of(value), given, escaped(value.get("description", ""))))
         lines += table(("key", "type", "default", "meaning"), rows, raw=True)
     return "\n".join(lines)
@@ -192,8 +195,9 @@ def kind_of(value: Mapping[str, Any]) -> str:
             return " or ".join(dict.fromkeys(kind_of(each) for each in value[several]))
     if value.get("type") == "array":
         return f"list of {kind_of(value.get('items', {}))}"
-    if value.get("type") == "object" and isinstance(value.get("additionalProperties"), Mapping):
-        return f"table of {kind_of(value['additionalProperties'])}"
+    named = [*value.get("patternProperties", {}).values(), value.get("additionalProperties")]
+    if value.get("type") == "object" and isinstance(named[0], Mapping):
+        return f"table of {kind_of(named[0])}"
     limits = {
         "minimum": "from", "exclusiveMinimum": "above",
         "maximum": "to", "exclusiveMaximum": "below",
@@ -223,9 +227,9 @@ def python_page() -> str:
     for title, listed in PYTHON.items():
         lines += [f"## {title}", ""]
         for name in listed:
-            module = jaxbench._MODULE_OF[name.removeprefix("jaxbench.")]
             found = getattr(jaxbench, name.removeprefix("jaxbench."))
-            lines += [f"::: {getattr(found, '__module__', module)}.{found.__name__}", ""]
+            lazily = jaxbench._MODULE_OF[name.removeprefix("jaxbench.")] == "jaxbench.judging"
+            lines += [f"::: {found.__module__}.{found.__name__}" if lazily else f"::: {name}", ""]
     return "\n".join(lines)
 
 
