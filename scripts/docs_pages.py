@@ -303,7 +303,11 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, raw: bool = Fal
 
 
 def with_mathml(page: str) -> str:
-    """Replace each equation, which arithmatex has marked in a page's HTML, by MathML."""
+    """Replace each equation, which arithmatex has marked in a page's HTML, by MathML.
+
+    Raises:
+        ValueError: an equation has a command that the converter does not know.
+    """
     from html import unescape
 
     from latex2mathml.converter import convert
@@ -311,7 +315,11 @@ def with_mathml(page: str) -> str:
     def one(found: re.Match[str]) -> str:
         display = found[1] == "div"
         tex = unescape(found[2]).strip()
-        return str(convert(tex[2:-2].strip(), display="block" if display else "inline"))
+        made = str(convert(tex[2:-2].strip(), display="block" if display else "inline"))
+        unknown = re.search(r">(\\\w+)<", made)
+        if unknown:
+            raise ValueError(f"latex2mathml does not know {unknown[1]}, in {tex}")
+        return made
 
     return re.sub(r'<(div|span) class="arithmatex">(.*?)</\1>', one, page, flags=re.S)
 
