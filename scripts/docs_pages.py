@@ -20,7 +20,13 @@ DOCS = ROOT / "docs"
 FOLDER = "reference"
 KINDS = {"tracks": "Tracks", "models": "Models", "interventions": "Interventions"}
 PYTHON = {
-    "Studies": ("jaxbench.run_study", "jaxbench.load_config", "jaxbench.Config", "jaxbench.Report"),
+    "Studies": (
+        "jaxbench.run_study",
+        "jaxbench.run_tracks",
+        "jaxbench.load_config",
+        "jaxbench.Config",
+        "jaxbench.Report",
+    ),
     "Judging": ("jaxbench.compare",),
     "Types of components": ("jaxbench.Track", "jaxbench.Model", "jaxbench.Intervention"),
     "Errors": ("jaxbench.JaxbenchError",),
