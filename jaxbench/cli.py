@@ -267,7 +267,8 @@ def run(
     if tracks is not None:
         alone = {
             "--until-decided": until_decided, "--checkpoint-every": checkpoint_every is not None,
-            "--resume": resume, "--keep-params": keep_params, "--width": width is not None, "--log-to": bool(log_to),
+            "--resume": resume, "--keep-params": keep_params, "--width": width is not None,
+            "--log-to": bool(log_to),
         }  # fmt: skip
         if given := ", ".join(name for name, there in alone.items() if there):
             raise click.UsageError(f"--tracks runs many studies; {given} goes with a single one")
