@@ -23,6 +23,7 @@ from typing import Any
 SCRIPTS = Path(__file__).resolve().parent
 TORCH = SCRIPTS / "rival_torch.py"
 RATES = (0.001, 0.003, 0.01)
+Tell = Callable[[str], None]
 DEPTH = 2000
 """Products in a row when the machine's peak is measured."""
 
@@ -64,7 +65,7 @@ class Workload:
 FULL = (
     Workload("gru", "dynamics", "rnn_small", {}, {"hidden": 64}, 15, 32),
     Workload("mlp", "tabular", "mlp_tiny", {"train_size": 1000}, {"hidden": [64, 64]}, 40, 64),
-    Workload("ring", "ring", "ring_mp", {}, {"nodes": 16, "width": 32}, 12, 32),
+    Workload("ring", "ring", "ring_mp", {}, {"nodes": 16, "width": 32}, 4, 32, runs=12),
 )
 SMALL = {"train_size": 32, "validation_size": 8, "test_size": 8}
 TINY = (
@@ -105,14 +106,17 @@ def runs_of(workload: Workload, recipe: Any) -> list[Any]:
 
 
 def train_here(workload: Workload, repeats: int) -> dict[str, Any]:
-    """Train a workload from the start and then with everything compiled, in this process."""
+    """Train a workload from the start and then with everything compiled, in this process.
+
+    `train_seconds` is of a training with everything compiled, or the first if there is no other.
+    """
     from jaxbench.training.engine import Engine
 
-    began = time.perf_counter()
+    began, cpu = time.perf_counter(), time.process_time()
     runs = runs_of(workload, recipe_of(workload))
     engine = Engine()
     trained = engine.train(runs)
-    first = time.perf_counter() - began
+    first, first_cpu = time.perf_counter() - began, time.process_time() - cpu
     steady, used = [], []
     for _ in range(repeats):
         began, cpu = time.perf_counter(), time.process_time()
@@ -123,12 +127,12 @@ def train_here(workload: Workload, repeats: int) -> dict[str, Any]:
     return {
         "first_seconds": first,
         "again_seconds": sum(steady),
-        "train_seconds": statistics.median(steady),
-        "cpu_seconds": statistics.median(used),
+        "train_seconds": statistics.median(steady or [first]),
+        "cpu_seconds": statistics.median(used or [first_cpu]),
         "compile_seconds": {each.name: each.compile_seconds for each in group.programs},
         "losses": [each.test for each in trained],
         "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-        "devices": len(engine.devices),
+        "cores": len(engine.devices),
     }
 
 
@@ -240,13 +244,30 @@ class Contestant:
     start: Callable[[], list[tuple[list[str], dict[str, str]]]]
 
 
+def machine_seconds() -> float:
+    """CPU seconds that all processes of this machine have had; 0 where it does not tell."""
+    try:
+        words = Path("/proc/stat").read_text().splitlines()[0].split()[1:]
+    except OSError:
+        return 0.0
+    user, nice, system, _, _, interrupts, soft, steal = map(int, words[:8])
+    return (user + nice + system + interrupts + soft + steal) / os.sysconf("SC_CLK_TCK")
+
+
+def children_seconds() -> float:
+    """CPU seconds of this process's ended children."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def measure_once(contestant: Contestant) -> dict[str, Any]:
     """Start a contestant's processes and wait for them.
 
     `process_seconds` is from their start to the end of the first training, imports and compiling
-    included; `train_seconds` is the training alone.
+    included; `train_seconds` is the training alone; `others_cores` is what other processes of the
+    machine had meanwhile.
     """
-    load = os.getloadavg()[0]
+    busy, own = machine_seconds(), children_seconds()
     began = time.perf_counter()
     started = [
         subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
@@ -258,14 +279,17 @@ def measure_once(contestant: Contestant) -> dict[str, Any]:
         if process.returncode:
             raise RuntimeError(f"{contestant.name} failed: {process.args}")
         answers.append(json.loads(output.splitlines()[-1]))
+    wall = time.perf_counter() - began
+    others = machine_seconds() - busy - (children_seconds() - own)
     return {
-        "process_seconds": time.perf_counter() - began - answers[0].get("again_seconds", 0.0),
+        "process_seconds": wall - answers[0].get("again_seconds", 0.0),
         "train_seconds": max(each["train_seconds"] for each in answers),
         "cpu_seconds": sum(each["cpu_seconds"] for each in answers),
         "peak_bytes": sum(each["peak_bytes"] for each in answers),
         "losses": interleave([each["losses"] for each in answers]),
         "compile_seconds": answers[0].get("compile_seconds"),
-        "load_average_before": load,
+        "cores": sum(each["cores"] for each in answers),
+        "others_cores": others / wall,
     }
 
 
@@ -275,28 +299,61 @@ def interleave(parts: Sequence[Sequence[float]]) -> list[float]:
     return [parts[place % len(parts)][place // len(parts)] for place in range(total)]
 
 
-def rivals(data: Path, python: str, ways: Sequence[str], cores: int) -> Iterator[Contestant]:
-    """PyTorch's ways: `two` is `loop` in two processes, each of one thread."""
+def torch_command(
+    python: str, data: Path, how: str, threads: int, *more: Any
+) -> tuple[list[str], dict[str, str]]:
+    """Train in PyTorch in a process of its own."""
+    command = [python, str(TORCH), str(data), how, "--threads", threads, *more]
+    return [str(word) for word in command], dict(os.environ)
 
-    def command(how: str, *more: str) -> tuple[list[str], dict[str, str]]:
-        return [python, str(TORCH), str(data), how, *more], dict(os.environ)
 
+def try_rivals(
+    data: Path, python: str, ways: Sequence[str], cores: int, runs: int, tell: Tell
+) -> list[dict[str, Any]]:
+    """One epoch of the first runs in every way of PyTorch, by one thread and by one a core."""
+    rows = []
     for how in ways:
-        if how == "two":
-            halves = [
-                command("loop", "--threads", "1", "--part", str(part), "--parts", "2")
-                for part in (0, 1)
-            ]
-            yield Contestant("torch two", lambda halves=halves: halves)
-        else:
-            one = command(how, "--threads", str(cores))
-            yield Contestant(f"torch {how}", lambda one=one: [one])
+        for threads in sorted({1, cores}):
+            command = torch_command(python, data, how, threads, "--epochs", 1, "--runs", runs)
+            taken = measure_once(Contestant(how, lambda command=command: [command]))
+            del taken["losses"], taken["compile_seconds"]
+            rows.append({"way": how, "threads": threads, "runs": runs, "epochs": 1, **taken})
+            tell(
+                f"{data.stem}, one epoch of {runs} runs: torch {how}, {threads} threads: "
+                f"{taken['train_seconds']:.3g} s, others {taken['others_cores']:.2f} cores"
+            )
+    return rows
+
+
+def rivals(
+    data: Path, python: str, tried: Sequence[Mapping[str, Any]], cores: int
+) -> Iterator[Contestant]:
+    """PyTorch run after run, in one process and in one a core; the fastest of its ensembles.
+
+    Each has as many threads as were faster when it was tried.
+    """
+    best: dict[str, Mapping[str, Any]] = {}
+    for row in sorted(tried, key=lambda row: -row["train_seconds"]):
+        best[row["way"]] = row
+    if "loop" in best:
+        one = torch_command(python, data, "loop", best["loop"]["threads"])
+        yield Contestant("torch, one process", lambda: [one])
+        parts = [
+            torch_command(python, data, "loop", 1, "--part", part, "--parts", cores)
+            for part in range(cores)
+        ]
+        yield Contestant(f"torch, {cores} processes", lambda: parts)
+    together = [best[way] for way in ("batched", "func") if way in best]
+    if together:
+        fastest = min(together, key=lambda row: row["train_seconds"])
+        ensemble = torch_command(python, data, fastest["way"], fastest["threads"])
+        yield Contestant(f"torch, ensemble ({fastest['way']})", lambda: [ensemble])
 
 
 def jaxbench_command(
-    workload: Workload, cache: Path, *, repeats: int = 0, devices: int | None = None
+    workloads: Sequence[Workload], cache: Path, *, repeats: int = 0, devices: int | None = None
 ) -> tuple[list[str], dict[str, str]]:
-    """Train a workload in a process of its own, with a folder of compiled programs."""
+    """Train workloads in a process of its own, with a folder of compiled programs."""
     from jaxbench.devices import HOST_DEVICES
 
     environment = os.environ | {
@@ -307,24 +364,25 @@ def jaxbench_command(
     environment.pop("XLA_FLAGS", None)
     if devices is not None:
         environment["XLA_FLAGS"] = f"{HOST_DEVICES}={devices}"
-    described = json.dumps(dataclasses.asdict(workload))
+    described = json.dumps([dataclasses.asdict(each) for each in workloads])
     return [sys.executable, __file__, described, str(repeats)], environment
 
 
 def jaxbenches(workload: Workload, folder: Path, repeats: int) -> Iterator[Contestant]:
-    """Give jaxbench with no program compiled, and with all of them in the cache.
+    """Give jaxbench with no program compiled, and with all that the former compiled in the cache.
 
-    The training is done again in both processes; `train_seconds` are these steady ones.
+    The training is done again in the latter's process; its `train_seconds` are these steady ones.
     """
-    warm = folder / "warm"
+    caches: list[Path] = []
 
     def cold() -> list[tuple[list[str], dict[str, str]]]:
-        return [jaxbench_command(workload, Path(tempfile.mkdtemp(dir=folder)), repeats=1)]
+        caches.append(Path(tempfile.mkdtemp(dir=folder)))
+        return [jaxbench_command([workload], caches[-1])]
 
-    command, environment = jaxbench_command(workload, warm)
-    subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
     yield Contestant("jaxbench cold", cold)
-    yield Contestant("jaxbench warm", lambda: [jaxbench_command(workload, warm, repeats=repeats)])
+    yield Contestant(
+        "jaxbench warm", lambda: [jaxbench_command([workload], caches[-1], repeats=repeats)]
+    )
 
 
 def compare(
@@ -334,17 +392,19 @@ def compare(
     ways: Sequence[str],
     rounds: int,
     repeats: int,
+    trial_runs: int,
     folder: Path,
-    tell: Callable[[str], None],
+    tell: Tell,
 ) -> dict[str, Any]:
-    """Train a workload in every way, in turn, several rounds, and sum up by medians.
+    """Train a workload in every way, in turn, several rounds; the fastest round of each counts.
 
     Args:
         workload: what to train.
         python: the interpreter that has torch.
-        ways: of PyTorch.
+        ways: of PyTorch, each tried for an epoch first.
         rounds: how often every way is measured.
-        repeats: steady trainings of a warm jaxbench process.
+        repeats: steady trainings of a warm jaxbench process, of which the median counts.
+        trial_runs: how many runs are trained when ways are tried.
         folder: for data and caches.
         tell: whom to tell of each measurement.
     """
@@ -352,34 +412,38 @@ def compare(
 
     data = folder / f"{workload.name}.npz"
     flops = export(workload, data) * workload.runs
+    tried = try_rivals(data, python, ways, available_cores(), trial_runs, tell)
     contestants = [
-        *rivals(data, python, ways, available_cores()),
         *jaxbenches(workload, folder, repeats),
+        *rivals(data, python, tried, available_cores()),
     ]
     found: dict[str, list[dict[str, Any]]] = {each.name: [] for each in contestants}
     peaks = [measure_peak(workload)]
     for number in range(rounds):
         for contestant in contestants:
-            found[contestant.name].append(measure_once(contestant))
-            taken = found[contestant.name][-1]
+            taken = measure_once(contestant)
+            found[contestant.name].append(taken)
             tell(
                 f"{workload.name} round {number + 1}: {contestant.name}: training "
-                f"{taken['train_seconds']:.3g} s, process {taken['process_seconds']:.3g} s"
+                f"{taken['train_seconds']:.3g} s, process {taken['process_seconds']:.3g} s, "
+                f"others {taken['others_cores']:.2f} cores"
             )
         peaks.append(measure_peak(workload))
     peak = {name: max(each[name] for each in peaks) for name in peaks[0]}
     rows = []
     for name, taken in found.items():
-        seconds = statistics.median(each["train_seconds"] for each in taken)
+        seconds = min(each["train_seconds"] for each in taken)
         rows.append(
             {
                 "way": name,
                 "train_seconds": seconds,
-                "process_seconds": statistics.median(each["process_seconds"] for each in taken),
-                "cpu_seconds": statistics.median(each["cpu_seconds"] for each in taken),
+                "process_seconds": min(each["process_seconds"] for each in taken),
+                "cpu_seconds": min(each["cpu_seconds"] for each in taken),
                 "gflops": flops / seconds / 1e9,
                 "share_of_peak": flops / seconds / peak["at_size"],
                 "peak_bytes": max(each["peak_bytes"] for each in taken),
+                "cores": taken[0]["cores"],
+                "others_cores": max(each["others_cores"] for each in taken),
                 "rounds": taken,
             }
         )
@@ -387,6 +451,7 @@ def compare(
         "workload": dataclasses.asdict(workload),
         "flops": flops,
         "peak_flops": peak,
+        "tried": tried,
         "rows": rows,
         "ratios": ratios(rows),
         "agreement": agreement(found),
@@ -394,15 +459,20 @@ def compare(
 
 
 def ratios(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
-    """How many times faster jaxbench is than each PyTorch way, in `process_seconds` of that way.
+    """How many times faster jaxbench is than each PyTorch way.
 
-    `steady` compares training alone with training alone; `warm` and `cold` whole processes.
+    `steady` compares training alone with training alone, `warm` and `cold` whole processes;
+    `steady_by_cpu` compares the CPU seconds of the trainings, spread over the cores that each can
+    use, which another process on the machine disturbs less.
     """
     by_name = {row["way"]: row for row in rows}
     warm, cold = by_name["jaxbench warm"], by_name["jaxbench cold"]
     return {
         row["way"]: {
             "steady": row["train_seconds"] / warm["train_seconds"],
+            "steady_by_cpu": row["cpu_seconds"]
+            / row["cores"]
+            / (warm["cpu_seconds"] / warm["cores"]),
             "warm": row["process_seconds"] / warm["process_seconds"],
             "cold": row["process_seconds"] / cold["process_seconds"],
         }
@@ -429,29 +499,36 @@ def agreement(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, flo
 
 def growth(
     workload: Workload, *, runs: Sequence[int], hidden: Sequence[int], devices: Sequence[int],
-    python: str, ways: Sequence[str], folder: Path, tell: Callable[[str], None],
+    python: str, folder: Path, tell: Tell,
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """Steady time of jaxbench over runs, units and devices, and of the rivals over units."""
-    from jaxbench.devices import available_cores
+    """Steady time over runs, units and devices; PyTorch's, run after run, over units.
 
-    changed = [("runs", n, dataclasses.replace(workload, runs=n), None) for n in runs]
-    changed += [("hidden", n, workload.with_hidden(n), None) for n in hidden]
-    changed += [("devices", n, workload, n) for n in devices]
+    One process trains all numbers of runs, the smallest first, so that its peak memory after each
+    is of what was trained so far.  Over units there are one run for each learning rate and device.
+    """
+    few = dataclasses.replace(workload, runs=len(RATES) * max(devices))
+    axes = [("runs", runs, [dataclasses.replace(workload, runs=n) for n in runs], None)]
+    axes += [("hidden", [n], [few.with_hidden(n)], None) for n in hidden]
+    axes += [("devices", [n], [few], n) for n in devices]
     rows = []
-    for axis, value, varied, count in changed:
-        cache = folder / "growth"
-        command = jaxbench_command(varied, cache, repeats=3, devices=count)
-        ours = Contestant("jaxbench", lambda command=command: [command])
-        found = {ours.name: measure_once(ours)}
+    for axis, values, varied, count in axes:
+        command, environment = jaxbench_command(varied, folder / "growth", repeats=3, devices=count)
+        done = subprocess.run(
+            command, env=environment, stdout=subprocess.PIPE, text=True, check=True
+        )
+        answers = zip(values, varied, done.stdout.splitlines(), strict=True)
+        found = [(value, each, "jaxbench", json.loads(line)) for value, each, line in answers]
         if axis == "hidden":
             data = folder / "growth.npz"
-            export(varied, data)
-            rival = rivals(data, python, ways, available_cores())
-            found |= {each.name: measure_once(each) for each in rival}
-        for name, taken in found.items():
-            del taken["losses"]
-            rows.append({"axis": axis, "value": value, "way": name, **taken})
-            tell(f"{workload.name}, {axis} {value}: {name} {taken['train_seconds']:.3g} s")
+            export(varied[0], data)
+            loop = torch_command(python, data, "loop", 1)
+            taken = measure_once(Contestant("torch", lambda loop=loop: [loop]))
+            found.append((values[0], varied[0], "torch, one process", taken))
+        for value, each, way, taken in found:
+            names = ("train_seconds", "cpu_seconds", "peak_bytes", "compile_seconds")
+            kept = {name: taken.get(name) for name in names}
+            rows.append({"axis": axis, "value": value, "way": way, "runs": each.runs, **kept})
+            tell(f"{workload.name}, {axis} {value}: {way} {taken['train_seconds']:.3g} s")
     return rows
 
 
@@ -473,13 +550,26 @@ def table(results: Sequence[Mapping[str, Any]]) -> str:
             )
     lines += [
         "",
-        "| workload | against | steady | warm process | cold process |",
-        "|---|---|---|---|---|",
+        "| workload | against | steady | by CPU time | warm process | cold process |",
+        "|---|---|---|---|---|---|",
     ]
     for result in results:
         for way, ratio in result["ratios"].items():
-            numbers = " | ".join(f"{ratio[name]:.3g}x" for name in ("steady", "warm", "cold"))
+            numbers = " | ".join(
+                f"{ratio[name]:.3g}x" for name in ("steady", "steady_by_cpu", "warm", "cold")
+            )
             lines.append(f"| {result['workload']['name']} | {way} | {numbers} |")
+    lines += [
+        "",
+        "| workload | one epoch, PyTorch | runs | threads | training s | CPU s |",
+        "|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {result['workload']['name']} | {row['way']} | {row['runs']} | {row['threads']} | "
+        f"{row['train_seconds']:.3g} | {row['cpu_seconds']:.3g} |"
+        for result in results
+        for row in result["tried"]
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -512,5 +602,5 @@ if __name__ == "__main__":
     from jaxbench import devices
 
     devices.configure()
-    asked = Workload(**json.loads(sys.argv[1]))
-    print(json.dumps(train_here(asked, max(1, int(sys.argv[2])))))
+    for asked in json.loads(sys.argv[1]):
+        print(json.dumps(train_here(Workload(**asked), int(sys.argv[2]))), flush=True)

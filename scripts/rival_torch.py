@@ -259,12 +259,13 @@ class Data:
             self.runs = [tuple(run) for run in described["runs"]][part::parts]
             self.seeds = {seed: Seed(arrays, seed) for seed in {seed for _, seed in self.runs}}
 
-    def one_step(self) -> Data:
-        """The same for one step of one epoch, which loads and compiles what torch defers."""
+    def first(self, runs: int | None, epochs: int | None, steps: int | None = None) -> Data:
+        """The first runs, epochs, and steps of each; of one step, what torch defers is loaded."""
         brief = copy.copy(self)
+        brief.runs = self.runs[:runs]
         brief.seeds = {number: copy.copy(seed) for number, seed in self.seeds.items()}
         for seed in brief.seeds.values():
-            seed.order = seed.order[:1, :1]
+            seed.order = seed.order[:epochs, :steps]
         return brief
 
 
@@ -283,11 +284,13 @@ def main() -> None:
     parser.add_argument("--threads", type=int, required=True)
     parser.add_argument("--part", type=int, default=0)
     parser.add_argument("--parts", type=int, default=1)
+    parser.add_argument("--epochs", type=int, help="Not all of them.")
+    parser.add_argument("--runs", type=int, help="Not all of them.")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
-    data = Data(given.data, given.part, given.parts)
+    data = Data(given.data, given.part, given.parts).first(given.runs, given.epochs)
     began = time.perf_counter()
-    train(data.one_step(), given.how)
+    train(data.first(None, 1, steps=1), given.how)
     ready, used = time.perf_counter(), time.process_time()
     losses = train(data, given.how)
     print(
@@ -298,7 +301,7 @@ def main() -> None:
                 "cpu_seconds": time.process_time() - used,
                 "losses": losses,
                 "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-                "torch": torch.__version__,
+                "cores": given.threads,
             }
         )
     )
