@@ -259,11 +259,6 @@ def run(
         raise click.UsageError("--max-seeds goes with --until-decided")
     if resume and force:
         raise click.UsageError("--resume continues, --force begins anew: give one of them")
-    if place is not None and (checkpoint_every is not None or resume):
-        raise click.UsageError(
-            "several processes write no checkpoints (orbax's belong to all of them at once): leave "
-            "out --checkpoint-every and --resume"
-        )
     if tracks is not None:
         alone = {
             "--until-decided": until_decided, "--checkpoint-every": checkpoint_every is not None,
@@ -302,11 +297,16 @@ def run(
             before = processes.together(look)[0]
             if before is None:
                 checkpoints: Checkpoints | None = None
-                if processes.count == 1:
+
+                def open_own() -> None:
+                    nonlocal checkpoints
                     checkpoints = interrupted.open_checkpoints(
                         folder, loaded,
                         every=checkpoint_every, width=width, resume=resume, force=force,
+                        process=processes.index if processes.count > 1 else None,
                     )  # fmt: skip
+
+                processes.together(open_own)
                 load_drawing()
                 options = {"--out": out, "--width": width, "--keep-params": keep_params}
                 with (
@@ -322,11 +322,12 @@ def run(
                     )
                 if first:
                     kept = studies.keep(out, loaded, report)
-                    if kept.path is not None and checkpoints is not None:
-                        checkpoints.remove()
                     if kept.path is not None and not keep_params:
                         trained_params.remove(folder)
-                processes.together(lambda: None)  # all end once the report is written
+                # all end once the report is written
+                written = processes.together(lambda: first and kept.path is not None)[0]
+                if written and checkpoints is not None:
+                    checkpoints.remove()
     if not first:
         return
 

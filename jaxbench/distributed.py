@@ -76,7 +76,8 @@ def joined(place: Place | None) -> Iterator[Processes]:
     )
     left = (
         f"error: the study ended without a report, because another of its processes died or gave "
-        f"no sign of life for {place.timeout} s, or because this one was killed\n"
+        f"no sign of life for {place.timeout} s, or because this one was killed: start all again, "
+        f"with --resume if they wrote checkpoints\n"
     )
     command = [sys.executable, "-I", "-S", "-c", WATCH, alone, left]
     watch = subprocess.Popen(

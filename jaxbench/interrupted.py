@@ -62,6 +62,7 @@ def open_checkpoints(
     width: int | None = None,
     resume: bool = False,
     force: bool = False,
+    process: int | None = None,
 ) -> Checkpoints | None:
     """Open a study's checkpoints as the command asks; None where it asks for none.
 
@@ -72,6 +73,7 @@ def open_checkpoints(
         width: of blocks, if it was forced.
         resume: whether to continue from what is there.
         force: whether to begin anew, whatever is there.
+        process: which one of several that train together this is; None if there is one.
 
     Raises:
         ResumeError: the study was interrupted and the command does not say what to do about it;
@@ -79,10 +81,12 @@ def open_checkpoints(
         CheckpointError: what is there is another study's, or another process is at work on it.
     """
     from jaxbench.training.checkpoint_folder import FOLDER, read_about, remove_folder
-    from jaxbench.training.checkpoints import Checkpoints
+    from jaxbench.training.checkpoints import PROCESS, Checkpoints
 
     place = folder / FOLDER
     before = read_about(place)
+    if before is None and process is not None:  # on another disk than process 0's
+        before = read_about(place / f"{PROCESS}{process}")
     if force and place.exists():
         remove_folder(place)
         before = None
@@ -95,7 +99,8 @@ def open_checkpoints(
         refuse_others(folder, config)
     if every is None and not resume:
         return None
-    return Checkpoints(place, about(config, width), every or (before or {}).get("every", 1))
+    every = every or (before or {}).get("every", 1)
+    return Checkpoints(place, about(config, width), every, process)
 
 
 def refuse_others(folder: Path, config: Config) -> None:

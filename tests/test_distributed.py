@@ -174,6 +174,50 @@ def test_a_process_that_dies_ends_the_others_within_the_timeout(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("again", [(1, 1), (1, 2, 1), (2,)])
+def test_a_study_whose_process_was_killed_resumes_with_the_same_scores(
+    folder: Path, alone: str, victim: int, again: tuple[int, ...]
+) -> None:
+    """Killed between two epochs; then by as many processes, by more, or by one."""
+    out = f"killed{victim}-{len(again)}"
+    arguments = ["run", "mine.toml", "--out", out, "--json", "--quiet"]
+    more = ["--checkpoint-every", "1", "--peer-timeout", str(TIMEOUT)]
+    with started(folder, (1, 1), *arguments, *more) as several:
+        while not all(list(folder.glob(f"{out}/*/*/checkpoints/process-{n}/*")) for n in (0, 1)):
+            assert all(process.poll() is None for process in several), "ended before the blow"
+            time.sleep(0.01)
+        several[victim].kill()
+        began = time.monotonic()
+        _, stderr = several[1 - victim].communicate(timeout=300)
+        took = time.monotonic() - began
+        assert several[1 - victim].returncode != 0
+    assert took < 3 * TIMEOUT
+    assert "with --resume if they wrote checkpoints" in stderr.splitlines()[-1]
+    assert not list(folder.glob(f"{out}/*/*/report.json"))
+
+    with started(folder, (1, 1), *arguments) as several:
+        refused = ends(several)
+    assert [code for code, _, _ in refused] == [2, 2]
+    assert all("--resume continues it" in stderr for _, _, stderr in refused)
+
+    if len(again) == 1:
+        resumed = subprocess.run(
+            command(*arguments, "--resume"), cwd=folder, env=environment(folder, again[0]),
+            capture_output=True, text=True, timeout=300,
+        )  # fmt: skip
+        code, stdout, stderr = resumed.returncode, resumed.stdout, resumed.stderr
+    else:
+        with started(folder, again, *arguments, "--resume") as several:
+            (code, stdout, stderr), *_ = ends(several)
+    assert code == 0, stderr
+    report = json.loads(stdout)
+    assert numbers(report) == alone
+    assert report["bench_report"]["cost"]["resumed"] == 1
+    assert not list(folder.glob(f"{out}/*/*/checkpoints"))
+
+
+@pytest.mark.slow
 def test_a_process_that_fails_is_named_by_the_others(folder: Path) -> None:
     """Only process 0 finds that results cannot be written: all end at once, with its words."""
     (folder / "file").write_text("")
@@ -204,8 +248,6 @@ def test_a_process_that_never_starts_is_not_waited_for_for_ever(folder: Path) ->
         (["--coordinator", "a:1", "--processes", "2", "--process-id", "2"], "expected 0 to 1"),
         (["--coordinator", "a:1"], "--processes, --process-id missing"),
         (["--processes", "2"], "--coordinator, --process-id missing"),
-        (["--distributed", "--checkpoint-every", "1"], "several processes write no checkpoints"),
-        (["--distributed", "--resume"], "several processes write no checkpoints"),
         (["--coordinator", "a", "--processes", "2", "--process-id", "1"], "expected HOST:PORT"),
     ],
 )

@@ -1,25 +1,30 @@
 """Checkpoints: what a study's runs have come to, on disk, so that a study survives being killed.
 
 A study is deterministic, so it resumes by being carried out again: whatever the engine has already
-found is read instead of computed.  A *record* is what one block of runs has come to, an orbax
-checkpoint of its own; its name says of which runs.  There are as many records as finished blocks,
-each with scores, curves and the parameters that are still needed, and one of the block that is
-training, with the state after its last epoch that was due.  Orbax is imported when first used.
+found is read instead of computed.  A *record* is what one block of runs has come to, written by
+`record_files`; its name says of which runs.  There are as many records as finished blocks, each
+with scores, curves and the parameters that are still needed, and one of the block that is training,
+with the state after its last epoch that was due.
+
+Processes that train together have a folder each, inside the study's, with the records of their own
+runs.  Whoever resumes reads those of all, as far as they lie on its disk, so that it may be another
+number of processes, or one; several processes do not read what one wrote.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import json
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from jaxbench.training import record_files
 from jaxbench.training.checkpoint_folder import (
     CheckpointError,
     check_about,
@@ -28,7 +33,9 @@ from jaxbench.training.checkpoint_folder import (
     write_about,
 )
 
-LOCK = "process-lock"
+LOCK = "lock"
+PROCESS = "process-"
+"""Begins the name of the folder of one of several processes."""
 FORMAT = 2
 """Of the records; another one cannot be read."""
 
@@ -58,11 +65,13 @@ class Checkpoints:
     """The checkpoints of one study.
 
     Args:
-        folder: where they are; made when something is written, and held for this process alone.
+        study: where they are; made when something is written, and held for this process alone.
         about: what decides the numbers (config, versions, devices), as strict JSON.
         every: epochs from one checkpoint of a block's state to the next.
+        process: which one of several that train together this is; None if there is one.
 
     Attributes:
+        folder: where this process writes.
         resumed: how often the study was continued.
         restored: how many trained runs were read instead of trained, this time.
 
@@ -70,26 +79,37 @@ class Checkpoints:
         CheckpointError: those in the folder are another study's, or another process is at work.
     """
 
-    def __init__(self, folder: Path, about: Mapping[str, Any], every: int) -> None:
-        self.folder = folder
+    def __init__(
+        self, study: Path, about: Mapping[str, Any], every: int, process: int | None = None
+    ) -> None:
+        self.study = study
+        self.folder = study if process is None else study / f"{PROCESS}{process}"
         self.every = every
+        self.process = process
         self.restored = 0
         self.resumed = 0
         self.about = {**json.loads(json.dumps(about)), "format": FORMAT}
-        self._lock: int | None = None
+        self._locks: list[int] = []
         self._records: list[Record] = []
-        before = read_about(folder)
+        self._others: list[Record] = []
+        before = read_about(self.folder) or read_about(study)
         if before is not None:
-            check_about(folder, before, self.about)
+            check_about(study, before, self.about)
             self._hold()
-            self._read_index()
+            self._records = found_in(self.folder)
+            self._others = [
+                record
+                for folder in sorted(study.absolute().glob(f"{PROCESS}*"))
+                if folder != self.folder.absolute()
+                for record in found_in(folder, remove=False)
+            ]
             self.resumed = before["resumed"] + 1
             self._write_about()
 
     @property
     def any(self) -> bool:
         """Whether there is something to continue from."""
-        return bool(self._records)
+        return bool(self._records or self._others)
 
     def due(self, done: int) -> bool:
         """Whether a block's state is to be written after so many epochs."""
@@ -128,25 +148,15 @@ class Checkpoints:
         Raises:
             UnwritableError: the disk refuses.
         """
-        from orbax.checkpoint import v1 as ocp
-
         arrays, table = packed(rows)
         name = hashlib.sha256(json.dumps([kind, done, *keys]).encode()).hexdigest()[:24]
-        path = self.folder.absolute() / f"{kind}-{name}"
+        alone = self.process is None
+        path = self.folder.absolute() / f"{kind}-{name}{'' if alone else record_files.SUFFIX}"
         record = Record(path, kind, tuple(keys), done, table)
+        said = {"kind": kind, "keys": list(keys), "done": done, "table": table}
         try:
             self._begin()
-            ocp.save(
-                path,
-                arrays,
-                custom_metadata={
-                    "kind": kind,
-                    "keys": list(keys),
-                    "done": done,
-                    "table": table,
-                },
-                overwrite=True,
-            )
+            (record_files.save_orbax if alone else record_files.save_numpy)(path, arrays, said)
         except (OSError, ValueError) as error:  # tensorstore's errors are of the second kind
             raise UnwritableError(
                 f"a checkpoint cannot be written to {self.folder}: {error}"
@@ -165,22 +175,24 @@ class Checkpoints:
 
     def close(self) -> None:
         """Leave the folder to other processes."""
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        while self._locks:
+            os.close(self._locks.pop())
 
     def remove(self) -> None:
-        """Remove everything, at once for whoever looks."""
-        self._records = []
-        if self._lock is not None:
-            remove_folder(self.folder)
+        """Remove everything, at once for whoever looks; of several processes, process 0 does."""
+        self._records, self._others = [], []
+        if self._locks:
+            remove_folder(self.folder if self.process else self.study)
+            if self.process:
+                with contextlib.suppress(OSError):  # on a disk of its own nothing else is in it
+                    self.study.rmdir()
         self.close()
 
     def _places(self, kind: str, keys: Sequence[str]) -> list[tuple[Record, int]] | None:
         """Find the record and row of each run."""
         places = {
             key: (record, row)
-            for record in self._records
+            for record in (*self._others, *self._records)
             if record.kind == kind
             for row, key in enumerate(record.keys)
         }
@@ -189,61 +201,74 @@ class Checkpoints:
     def _sweep(self, before: Sequence[Record]) -> None:
         """Remove from disk what is no record any more."""
         for path in {each.path for each in before} - {each.path for each in self._records}:
-            remove_folder(path)
+            remove_record(path)
 
     def _begin(self) -> None:
         """Make the folder, and write down what decides the numbers."""
-        if self._lock is not None:
+        if self._locks:
             return
-        self.folder.mkdir(parents=True, exist_ok=True)
         self._hold()
         self._write_about()
 
     def _write_about(self) -> None:
         counted = {"every": self.every, "resumed": self.resumed}
-        write_about(self.folder, {**self.about, **counted})
+        for folder in self._own_folders():
+            write_about(folder, {**self.about, **counted})
+
+    def _own_folders(self) -> list[Path]:
+        """Where this process writes: of several, the first stands for all in the study's folder."""
+        return [self.folder] if self.process else list(dict.fromkeys([self.study, self.folder]))
 
     def _hold(self) -> None:
         """Keep other processes out until this one ends, however it ends."""
-        self._lock = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(self._lock)
-            self._lock = None
-            raise CheckpointError(
-                f"another process is at work on this study in {self.folder}; wait for it, or "
-                f"choose another --out"
-            ) from error
-
-    def _read_index(self) -> None:
-        """List the records, passing over what a killed process left unfinished."""
-        from orbax.checkpoint import v1 as ocp
-
-        for path in sorted(self.folder.absolute().iterdir()):
-            if not path.is_dir():
-                continue
+        for folder in self._own_folders():
+            folder.mkdir(parents=True, exist_ok=True)
+            self._locks.append(os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644))
             try:
-                said = ocp.metadata(path).custom_metadata
-                record = Record(
-                    path, said["kind"], tuple(said["keys"]), said["done"], said["table"]
-                )
-            except Exception:  # whatever orbax says of half a checkpoint
-                shutil.rmtree(path, ignore_errors=True)
-                continue
-            if not path.name.startswith("."):  # as those do that were being removed
-                self._records.append(record)
-        self._records.sort(key=lambda each: each.done)
+                fcntl.flock(self._locks[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                self.close()
+                raise CheckpointError(
+                    f"another process is at work on this study in {folder}; wait for it, or "
+                    f"choose another --out"
+                ) from error
+
+
+def found_in(folder: Path, remove: bool = True) -> list[Record]:
+    """List a folder's records, passing over what a killed process left unfinished, or removing it.
+
+    Names with a dot are of records that are being written or removed.
+    """
+    found = []
+    for path in sorted(folder.absolute().iterdir()):
+        if not record_files.is_record(path) or path.name.startswith(PROCESS):
+            continue
+        try:
+            said = record_files.read_said(path)
+            record = Record(path, said["kind"], tuple(said["keys"]), said["done"], said["table"])
+        except Exception:  # whatever orbax or numpy say of half a checkpoint
+            if remove:
+                remove_record(path)
+            continue
+        if not path.name.startswith("."):
+            found.append(record)
+    return sorted(found, key=lambda each: each.done)
+
+
+def remove_record(path: Path) -> None:
+    """Remove a record, whichever form it has."""
+    if path.is_dir():
+        remove_folder(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def read_rows(record: Record) -> list[Row] | None:
     """Read a record's rows; None where they cannot be read, so that they are computed again."""
-    from orbax.checkpoint import v1 as ocp
-
     try:
-        arrays = ocp.load(record.path)
+        arrays = record_files.read_arrays(record.path)
         return unpacked(arrays, record.table, len(record.keys))
-    except Exception:  # whatever orbax says of a checkpoint whose files were lost
+    except Exception:  # whatever orbax or numpy say of a checkpoint whose files were lost
         return None
 
 

@@ -303,3 +303,80 @@ def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
     assert read.find(TRAINED, ["0", "4"]) is None
     read.close()
     assert len(unpacked(*packed(rows), len(rows))) == 4
+
+
+# Several processes --------------------------------------------------------------------------------
+
+
+def rows_of(value: float) -> list[dict[str, np.ndarray]]:
+    """One run's row, of the types that parameters have."""
+    return [{"loss": np.float32(value)[None], "half": np.asarray(jnp.full(3, value, jnp.bfloat16))}]
+
+
+def equals(found: list[dict[str, np.ndarray]] | None, value: float) -> bool:
+    """Whether a row was read back with its types and to the bit."""
+    [expected] = rows_of(value)
+    return found is not None and all(
+        found[0][name].dtype == expected[name].dtype
+        and found[0][name].tobytes() == expected[name].tobytes()
+        for name in expected
+    )
+
+
+def opened(folder: Path, *processes: int | None) -> list[Checkpoints]:
+    return [Checkpoints(folder, ABOUT_IT, 1, process) for process in processes]
+
+
+def test_processes_write_in_folders_of_their_own_and_read_all(tmp_path: Path) -> None:
+    """Two write; then three, or one, read both; a process drops only what it wrote itself."""
+    folder = tmp_path / "checkpoints"
+    for number, each in enumerate(opened(folder, 0, 1)):
+        each.write(TRAINED, [f"run{number}"], rows_of(number))
+        each.write(PROGRESS, [f"next{number}"], rows_of(number + 0.5), done=3)
+        each.close()
+    for readers in ((0, 1, 2), (None,)):
+        several = opened(folder, *readers)
+        for each in several:
+            for number in (0, 1):
+                assert equals(each.find(TRAINED, [f"run{number}"]), number)
+                done, rows = each.progress([f"next{number}"]) or (0, None)
+                assert (done, equals(rows, number + 0.5)) == (3, True)
+        for each in several:
+            each.close()
+    zero, one = opened(folder, 0, 1)
+    one.drop(TRAINED)
+    zero.close()
+    one.close()
+    (zero,) = opened(folder, 0)
+    assert zero.find(TRAINED, ["run1"]) is None
+    assert equals(zero.find(TRAINED, ["run0"]), 0)
+    zero.remove()
+    assert not folder.exists()
+
+
+def test_a_process_on_a_disk_of_its_own_continues_and_leaves_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoints"
+    (one,) = opened(folder, 1)
+    one.write(TRAINED, ["run"], rows_of(1))
+    one.close()
+    (one,) = opened(folder, 1)
+    assert equals(one.find(TRAINED, ["run"]), 1)
+    assert one.resumed == 1
+    one.remove()
+    assert not folder.exists()
+
+
+def test_half_a_file_is_no_record_and_a_folder_has_one_holder(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoints"
+    (zero,) = opened(folder, 0)
+    zero.write(TRAINED, ["run"], rows_of(1))
+    for other in (0, None):
+        with pytest.raises(CheckpointError, match="another process is at work on this study"):
+            opened(folder, other)
+    zero.close()
+    [path] = (folder / "process-0").glob("*.npz")
+    path.write_bytes(path.read_bytes()[:100])
+    (zero,) = opened(folder, 0)
+    assert not zero.any
+    assert not path.exists()
+    zero.close()
