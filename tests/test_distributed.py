@@ -174,8 +174,7 @@ def test_a_process_that_dies_ends_the_others_within_the_timeout(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("victim", [0, 1])
-@pytest.mark.parametrize("again", [(1, 1), (1, 2, 1), (2,)])
+@pytest.mark.parametrize(("victim", "again"), [(1, (1, 1)), (0, (1, 2, 1)), (1, (2,))])
 def test_a_study_whose_process_was_killed_resumes_with_the_same_scores(
     folder: Path, alone: str, victim: int, again: tuple[int, ...]
 ) -> None:
@@ -193,12 +192,13 @@ def test_a_study_whose_process_was_killed_resumes_with_the_same_scores(
         took = time.monotonic() - began
         assert several[1 - victim].returncode != 0
     assert took < 3 * TIMEOUT
-    assert "with --resume if they wrote checkpoints" in stderr.splitlines()[-1]
+    assert "died or" in stderr.splitlines()[-1]
+    assert "start all again, with --resume if they wrote checkpoints" in stderr.splitlines()[-1]
     assert not list(folder.glob(f"{out}/*/*/report.json"))
 
     with started(folder, (1, 1), *arguments) as several:
         refused = ends(several)
-    assert [code for code, _, _ in refused] == [2, 2]
+    assert {code for code, _, _ in refused} == {2}
     assert all("--resume continues it" in stderr for _, _, stderr in refused)
 
     if len(again) == 1:

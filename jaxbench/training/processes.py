@@ -144,10 +144,11 @@ def gather_rows(index: int, row: np.ndarray) -> np.ndarray:
     try:
         everywhere = jax.jit(identity, out_shardings=NamedSharding(mesh, P()))(rows)
         return np.asarray(everywhere.addressable_data(0))
-    except jax.errors.JaxRuntimeError as error:
+    except (jax.errors.JaxRuntimeError, ValueError) as error:  # the latter from numpy's reading
         reason = " ".join(str(error).split())
         raise ProcessError(
-            f"another process of this study died or cannot be reached, so the study ends: {reason}"
+            f"another process of this study died or cannot be reached, so the study ends: start "
+            f"all again, with --resume if they wrote checkpoints ({reason})"
         ) from error
 
 
