@@ -32,7 +32,8 @@ def save_numpy(path: Path, arrays: Mapping[str, np.ndarray], said: Mapping[str, 
     words = np.frombuffer(json.dumps({**said, "types": types}).encode(), np.uint8)
     unfinished = path.with_name(f".{path.name}")
     with unfinished.open("wb") as file:
-        np.savez(file, **{SAID: words}, **{f"of {name}": arrays[name] for name in arrays})
+        named: dict[str, Any] = {f"of {name}": array for name, array in arrays.items()}
+        np.savez(file, **named | {SAID: words})
         file.flush()
         os.fsync(file.fileno())
     os.replace(unfinished, path)
@@ -50,7 +51,7 @@ def read_said(path: Path) -> dict[str, Any]:
 
         found = ocp.metadata(path).custom_metadata
     else:
-        with np.load(path) as file:
+        with path.open("rb") as raw, np.load(raw) as file:
             found = json.loads(file[SAID].tobytes())
     return dict(found)
 
@@ -61,7 +62,7 @@ def read_arrays(path: Path) -> Mapping[str, np.ndarray]:
         from orbax.checkpoint import v1 as ocp
 
         return ocp.load(path)
-    with np.load(path) as file:
+    with path.open("rb") as raw, np.load(raw) as file:
         types = json.loads(file[SAID].tobytes())["types"]
         # numpy writes types that it does not know, as bfloat16, as bytes
         return {name: file[f"of {name}"].view(np.dtype(types[name])) for name in types}
