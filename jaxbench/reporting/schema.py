@@ -279,6 +279,11 @@ def config_schema() -> dict[str, Any]:
         "type": "object",
         "description": "values that --quick lays over the rest",
     }
+    schema["properties"]["tracks"] = {
+        "type": "object",
+        "additionalProperties": {"type": "object"},
+        "description": "values that --tracks lays over the rest, a table for each track",
+    }
     optional = ("name", "comparisons")
     schema["required"] = [name for name in schema["required"] if name not in optional]
     return {"$schema": DRAFT, **schema}

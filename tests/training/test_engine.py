@@ -3,6 +3,7 @@
 import functools
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from factories import (
@@ -147,7 +148,8 @@ def test_an_epoch_uses_each_sample_at_most_once_and_epochs_differ() -> None:
     recipe = small_recipe()
     program = Program(recipe)
     (fixed,) = Engine(layout=cpu_layout(1)).starts(recipe, {"learning_rate": 0.1}, [0])
-    first, second = (np.asarray(program._batch_order(fixed, e, 32, 4)) for e in (0, 1))
+    keys = [program._epoch_keys(fixed, jnp.int32(epoch))["batch"] for epoch in (0, 1)]
+    first, second = (np.asarray(program._batch_order(key, 32, 4)) for key in keys)
     assert sorted(first.ravel()) == list(range(32))
     assert (first != second).any()
 
