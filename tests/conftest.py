@@ -52,4 +52,5 @@ def compiled_as_for_users(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the engine compile its programs as it does outside the tests."""
     emitters = {"xla_cpu_use_fusion_emitters": True} if FUSION_EMITTERS else {}
     monkeypatch.setattr(executables, "CPU_OPTIONS", users_options | emitters)
-    monkeypatch.setenv("XLA_FLAGS", "")  # which has been read: the options above stand in for it
+    jax.devices()  # reads XLA_FLAGS, once and for all: the options above stand in for the rest
+    monkeypatch.setenv("XLA_FLAGS", "")
