@@ -135,9 +135,11 @@ def copies(table: Mapping[str, Any]) -> Iterator[tuple[Place, Place]]:
     What a user's file says of itself, its name and its options, may be anything.
     """
     config = table["config"]
-    for place, source in TWICE.items():
-        if source[0] not in ("track", "model") or not is_file(config.get(source[0]), "name"):
-            yield place, source
+    model, described = model_of_primary(config)
+    for place, (part, *rest) in TWICE.items():
+        component = {"track": config.get("track"), "model": described}.get(part)
+        if not is_file(component, "name"):
+            yield place, (*(model if part == "model" else (part,)), *rest)
     arms, compared = table.get("arms"), table.get("comparisons")
     listed = config.get("arms")
     for arm in arms if isinstance(arms, Mapping) else ():
@@ -149,6 +151,20 @@ def copies(table: Mapping[str, Any]) -> Iterator[tuple[Place, Place]]:
         for said, original in (("idea_arm", "idea"), ("baseline_arm", "baseline")):
             yield ("comparisons", index, said), ("comparisons", index, original)
         yield ("comparisons", index, "role"), ("comparisons", index, "role")
+
+
+def model_of_primary(config: Mapping[str, Any]) -> tuple[Place, Any]:
+    """Find the model of the primary comparison's idea: its arm's own, or the study's."""
+    arms, compared = config.get("arms"), config.get("comparisons")
+    for row in compared if isinstance(compared, list) else ():
+        if not isinstance(row, Mapping) or row.get("role") != "primary":
+            continue
+        idea = row.get("idea")
+        if isinstance(idea, str) and isinstance(arms, Mapping):
+            own = arms[idea].get("model") if isinstance(arms.get(idea), Mapping) else None
+            if isinstance(own, Mapping):
+                return ("arms", idea, "model"), own
+    return ("model",), config.get("model")
 
 
 def is_file(part: Any, key: str) -> bool:

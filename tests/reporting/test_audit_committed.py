@@ -117,3 +117,14 @@ def test_every_arm_has_its_scores(path: pathlib.Path) -> None:
         assert found[name].scores == table["full"]["per_seed"]
         scores = from_report(str(path), document, name, "idea")
         assert list(scores.by_seed.values()) == [float(s) for s in table["full"]["per_seed"]]
+
+
+def test_the_model_that_a_report_names_is_that_of_the_primary_ideas_arm() -> None:
+    """The graded study's own model is a GRU; its primary idea's arm brings another."""
+    (folder,) = (RESULTS / "reversal_checkpointing_graded").iterdir()
+    document = read_document(folder)
+    bench = document["bench_report"]
+    assert bench["model"] == "rev_gru_small" != bench["config"]["model"]["name"]
+    assert contradicted(audit(document)) == []
+    bench["model_options"]["hidden"] = Written("33")
+    assert contradicted(audit(document)) == ["bench_report.model_options.hidden"]
