@@ -418,9 +418,11 @@ def main() -> None:
         cli(prog_name="jaxbench")
     except SystemExit as leaving:
         code = leaving.code
+        distributed.end_watch()
         if code in (INTERRUPTED, OUT_OF_TIME) or (code and distributed.waits_for_others()):
             sys.stdout.flush()
             sys.stderr.flush()
+            distributed.let_others_end()
             os._exit(code if isinstance(code, int) else 1)  # threads or processes may be busy still
         raise
 

@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,8 @@ START_TIMEOUT = 120
 """Seconds that a process waits for all others to start."""
 PEER_TIMEOUT = 30
 """Seconds without a sign of life, by default, after which a process is taken for dead."""
+GRACE = 3
+"""Seconds by which process 0 outlives the others where all of them fail."""
 WATCH = """
 import sys
 said = sys.stdin.buffer.read()
@@ -29,6 +32,10 @@ if not said.endswith(b"ended"):
     sys.stderr.write(sys.argv[2 if said.startswith(b"joined") else 1])
 """
 """Waits until the process that started it ends, and says why where that one could not."""
+
+
+watches: list[subprocess.Popen[bytes]] = []
+"""The processes that run `WATCH` for this one."""
 
 
 class StartError(JaxbenchError):
@@ -83,19 +90,18 @@ def joined(place: Place | None) -> Iterator[Processes]:
     watch = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True
     )
-    try:
-        start(place)
-        assert watch.stdin is not None
-        watch.stdin.write(b"joined")
-        watch.stdin.flush()
-        from jaxbench.training import processes
+    watches.append(watch)  # after a failure it watches until our own words are out
+    start(place)
+    assert watch.stdin is not None
+    watch.stdin.write(b"joined")
+    watch.stdin.flush()
+    from jaxbench.training import processes
 
-        yield processes.current()
-        import jax
+    yield processes.current()
+    import jax
 
-        jax.distributed.shutdown()
-    finally:
-        watch.communicate(b"ended")
+    jax.distributed.shutdown()
+    end_watch()
 
 
 def start(place: Place) -> None:
@@ -123,3 +129,19 @@ def waits_for_others() -> bool:
     """Whether an ordinary end of this process would wait for the study's other processes."""
     jax = sys.modules.get("jax")
     return jax is not None and jax.distributed.is_initialized()
+
+
+def end_watch() -> None:
+    """Say that this process ends in order, and has said why if it failed."""
+    while watches:
+        watches.pop().communicate(b"ended")
+
+
+def let_others_end() -> None:
+    """Wait a little in the process that the others are connected to, if they are to end as well.
+
+    They have learned of the failure at the same time, and jax aborts those that are still there
+    when process 0 has gone.
+    """
+    if waits_for_others() and sys.modules["jax"].process_index() == 0:
+        time.sleep(GRACE)
