@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -86,21 +87,16 @@ def run_study(
             than `max_seconds`, or a logger is not installed or does not answer.
         LoggerError: the study was judged but could not be logged; its `report` is the report.
     """
-    from jaxbench import base, devices
+    from jaxbench import devices
     from jaxbench.loggers import destinations
 
     devices.configure()
     loaded = load_config(study, quick=quick, seeds=seeds, changes=changes)
     loggers = destinations.connect(log_to)
-    from jaxbench.reporting import progress as progresses
     from jaxbench.study import run_study as run
 
-    if isinstance(progress, base.Progress):
-        bounded = progresses.Budget(progress, max_seconds) if max_seconds else progress
-        report = Report(run(loaded, progress=bounded))
-    else:
-        with progresses.make(quiet=not progress, max_seconds=max_seconds) as reporter:
-            report = Report(run(loaded, progress=reporter))
+    with _reporter(progress, max_seconds) as reporter:
+        report = Report(run(loaded, progress=reporter))
     try:
         destinations.log(loggers, report.document)
     except destinations.LoggerError as error:
@@ -140,17 +136,26 @@ def run_tracks(
     Raises:
         JaxbenchError: a file or a name is wrong; a study that fails is told of in the table.
     """
-    from jaxbench import base, devices, toml_text
+    from jaxbench import devices, toml_text
 
     devices.configure()
     from jaxbench import track_runs
-    from jaxbench.reporting import progress as progresses
 
     assignments = [(key, toml_text.inline(value)) for key, value in (changes or {}).items()]
     found = track_runs.find(study, tracks, assignments, seeds=seeds, quick=quick)
     name = str(configs.read(study)["name"])
-    if isinstance(progress, base.Progress):
-        bounded = progresses.Budget(progress, max_seconds) if max_seconds else progress
-        return track_runs.run(name, found, os.fspath(out), force=force, progress=bounded)
-    with progresses.make(quiet=not progress, max_seconds=max_seconds) as reporter:
+    with _reporter(progress, max_seconds) as reporter:
         return track_runs.run(name, found, os.fspath(out), force=force, progress=reporter)
+
+
+@contextlib.contextmanager
+def _reporter(progress: Progress | bool, max_seconds: float | None) -> Iterator[Progress]:
+    """Give whom to tell how far a study is: the caller's own, or ours, bounded in time."""
+    from jaxbench import base
+    from jaxbench.reporting import progress as progresses
+
+    if isinstance(progress, base.Progress):
+        yield progresses.Budget(progress, max_seconds) if max_seconds else progress
+    else:
+        with progresses.make(quiet=not progress, max_seconds=max_seconds) as reporter:
+            yield reporter

@@ -77,11 +77,11 @@ def find(
     for_tracks = [(key, value) for key, value in changes if key.startswith("tracks.")]
     others = [(key, value) for key, value in changes if not key.startswith("tracks.")]
     own = configs.load(study, others, quick=quick and "quick" in document)
-    found = []
-    for label in labels_of(document, wanted):
-        given = [*for_tracks, *others]
-        found.append(on_one(study, document, own, label, given, seeds=seeds, quick=quick))
-    return found
+    given = [*for_tracks, *others]
+    return [
+        on_one(study, document, own, label, given, seeds=seeds, quick=quick)
+        for label in labels_of(document, wanted)
+    ]
 
 
 def labels_of(document: Mapping[str, Any], wanted: str | Sequence[str]) -> list[str]:
