@@ -18,6 +18,34 @@ from jaxbench.training.engine import Engine
 from jaxbench.training.layout import Layout
 from jaxbench.training.runs import Recipe, Run, Schedule, TrainedRun
 
+STUDY = """
+[track]
+name = "tabular"
+train_size = 16
+validation_size = 4
+test_size = 4
+[model]
+name = "mlp_tiny"
+hidden = [3]
+[training]
+epochs = 1
+batch_size = 8
+[protocol]
+seeds = 6
+tuning_seeds = 1
+[grid]
+learning_rate = [{rate}]
+[arms.baseline]
+intervention = "none"
+[arms.idea]
+intervention = "none"
+[[comparisons]]
+idea = "idea"
+baseline = "baseline"
+role = "primary"
+"""
+"""A config that trains in a moment; `format` gives it its learning rate."""
+
 
 def recurrent_recipe(
     intervention: Intervention | None = None, *, epochs: int = 2, **track: Any

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from reporting.sample import sample_report
+from factories import STUDY
+from reporting.sample import report_of
 from reporting.test_html_page import full_report
-from test_sweep import STUDY
 
 import jaxbench
 from jaxbench import cli, storage
@@ -128,10 +128,7 @@ def recorder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Recorder:
     monkeypatch.setattr(destinations, "connect", lambda asked: [found] if asked else [])
 
     def run_study(config: Any, **_: Any) -> dict[str, Any]:
-        report = sample_report()
-        digest = jaxbench.config.digest(config)
-        report["bench_report"] |= {"study": config.name, "run_id": storage.run_id(digest)}
-        return report
+        return report_of(config)
 
     module = types.ModuleType("jaxbench.study")
     module.run_study = run_study  # type: ignore[attr-defined]

@@ -13,41 +13,16 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from factories import STUDY
 from hypothesis import given
 from hypothesis import strategies as st
-from reporting.sample import sample_report
+from reporting.sample import report_of
 
 import jaxbench
 from jaxbench import cli, config, ledger, storage, studies
 from jaxbench.base import JaxbenchError, Progress
 from jaxbench.studies import Study
 
-STUDY = """
-[track]
-name = "tabular"
-train_size = 16
-validation_size = 4
-test_size = 4
-[model]
-name = "mlp_tiny"
-hidden = [3]
-[training]
-epochs = 1
-batch_size = 8
-[protocol]
-seeds = 6
-tuning_seeds = 1
-[grid]
-learning_rate = [{rate}]
-[arms.baseline]
-intervention = "none"
-[arms.idea]
-intervention = "none"
-[[comparisons]]
-idea = "idea"
-baseline = "baseline"
-role = "primary"
-"""
 NAMES = ("one", "two", "three")
 
 
@@ -71,10 +46,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         print("noise from a library")
         if config.training.epochs == 666:
             raise ValueError("no\nmemory left")
-        report = sample_report()
-        digest = jaxbench.config.digest(config)
-        report["bench_report"] |= {"study": config.name, "run_id": storage.run_id(digest)}
-        return report
+        return report_of(config)
 
     module = types.ModuleType("jaxbench.study")
     module.run_study = run_study  # type: ignore[attr-defined]

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from factories import STUDY
 from reporting.sample import sample_report
 
 from jaxbench import cli, config, judging, studies, track_runs
@@ -13,27 +14,7 @@ from jaxbench.base import Progress
 from jaxbench.reporting import track_table
 from jaxbench.track_runs import OnTrack
 
-STUDY = """
-[track]
-name = "tabular"
-train_size = 16
-validation_size = 4
-test_size = 4
-[model]
-name = "mlp_tiny"
-hidden = [3]
-[training]
-epochs = 1
-batch_size = 8
-[protocol]
-seeds = 6
-tuning_seeds = 1
-[grid]
-learning_rate = [0.01]
-[arms.baseline]
-intervention = "none"
-[arms.idea]
-intervention = "none"
+TRACKS = """
 [tracks.wider]
 track = { name = "tabular", inputs = 12 }
 [tracks.ring]
@@ -44,7 +25,7 @@ refused = "no ring here"
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "small.toml").write_text(STUDY)
+    (tmp_path / "small.toml").write_text(STUDY.format(rate=0.01) + TRACKS)
     return tmp_path
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from jaxbench import storage
+from jaxbench.config import Config, digest
 from jaxbench.judging import compare
 
 BASELINE = [
@@ -141,3 +143,10 @@ def sample_report() -> dict[str, Any]:
         "system_judged": True,
     }
     return json.loads(json.dumps(whole))
+
+
+def report_of(config: Config) -> dict[str, Any]:
+    """Give the sample as if this study had made it."""
+    report = sample_report()
+    report["bench_report"] |= {"study": config.name, "run_id": storage.run_id(digest(config))}
+    return report
