@@ -127,6 +127,11 @@ def alive_units(place: int, state: Pruned) -> Any:
     return alive(state.replacements[place])
 
 
+def rows(inputs: Any) -> Any:
+    """Give one row [inputs] for each time that the network is run: a sample, or a sample's step."""
+    return inputs.reshape(-1, inputs.shape[-1])
+
+
 def with_replacements(model: Model) -> Model:
     """Make the model run with the units replaced that a run's `Pruned` state names."""
 
@@ -182,7 +187,7 @@ def build(
 
     def choice_of(ctx: Context, params: PyTree) -> tuple[tuple[Affine, ...], Choice]:
         layers = dense_layers(params, ctx.model.unit_layers)
-        return layers, decide(layers, ctx.probe.inputs, key=ctx.key)
+        return layers, decide(layers, rows(ctx.probe.inputs), key=ctx.key)
 
     def init_state(ctx: Context) -> Pruned:
         layers = dense_layers(ctx.params0, ctx.model.unit_layers)
@@ -209,19 +214,20 @@ def build(
 
     def measure(ctx: Context, params: PyTree, state: Pruned, test: Batch) -> dict[str, Any]:
         layers, choice = choice_of(ctx, dense_of(params, state))
-        data = ctx.probe.inputs
+        data, seen = rows(ctx.probe.inputs), rows(test.inputs)
         return {
-            **class_measures(layers, choice, data, test.inputs, low, high),
-            **bound_measures(layers, choice, data, test.inputs),
+            **class_measures(layers, choice, data, seen, low, high),
+            **bound_measures(layers, choice, data, seen),
         }
 
     def measure_host(ctx: Context, params: PyTree, state: Pruned, test: Batch) -> dict[str, Any]:
         trained = dense_layers(params, ctx.model.unit_layers)
-        measured = compact_measures(trained, state.replacements, test.inputs)
+        seen = rows(test.inputs)
+        measured = compact_measures(trained, state.replacements, seen)
         if milp_units:
             layers, choice = choice_of(ctx, state.dense if state.done else params)
             measured |= milp_measures(
-                layers, choice, test.inputs, low, high, milp_units, milp_seconds
+                layers, choice, seen, low, high, milp_units, milp_seconds
             )
         return measured
 
