@@ -65,7 +65,7 @@ class Owner:
         theirs = [frame for frame in frames if "site-packages" not in frame.filename]
         frame = (own or theirs or frames)[-1]
         code = linecache.getline(frame.filename, frame.lineno or 0).strip()
-        at = f"{frame.filename}, line {frame.lineno}"
+        at = f"{_named(frame.filename)}, line {frame.lineno}"
         quoted = f" (`{code}`)" if code else ""
         return HookError(f"{at}, in {hook} of {self}{quoted}: {_said(error, arguments)}")
 
@@ -76,7 +76,15 @@ class Owner:
 def place_of(function: Callable[..., Any], path: Path | None = None) -> str:
     """Say in which file and line a function is defined."""
     code = _code_of(function)
-    return f"{code.co_filename}, line {code.co_firstlineno}" if code else str(path or function)
+    if code is None:
+        return str(path or function)
+    return f"{_named(code.co_filename)}, line {code.co_firstlineno}"
+
+
+def _named(file: str) -> str:
+    """Name a file: one of ours by its place in the package, which is the same on each machine."""
+    package = Path(__file__).parent
+    return str(Path(file).relative_to(package.parent)) if package in Path(file).parents else file
 
 
 def file_of(function: Callable[..., Any]) -> Path:

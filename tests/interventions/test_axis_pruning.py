@@ -414,6 +414,22 @@ def test_a_trained_network_is_measured_as_it_was_before_pruning(trained):
     assert (first.untrained["removed"].sum(axis=2) == [[3], [2]]).all()
 
 
+def test_on_sequences_each_step_is_a_sample(trained):
+    """Where samples have time steps, axes are seen by all of them: here one a sample, as without."""
+    engine, arms = trained
+    recipe = arm(alpha=0.2)
+    track = recipe.track
+
+    def generate(key):
+        return jax.tree.map(lambda leaf: leaf[:, None], track.generate(key))
+
+    recipe = dataclasses.replace(recipe, track=dataclasses.replace(track, generate=generate))
+    done = engine.train(runs_of(recipe), keep=lambda run: True)
+    np.testing.assert_allclose(scores(done), scores(arms["idea"]), rtol=1e-5)
+    for one, other in zip(engine.measure(done), engine.measure(arms["idea"]), strict=True):
+        np.testing.assert_array_equal(one.measured["removed"], other.measured["removed"])
+
+
 def test_its_model_without_a_state_is_the_plain_one():
     recipe = mlp_recipe()
     wrapped = ap.with_replacements(recipe.model)
