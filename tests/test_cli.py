@@ -408,7 +408,7 @@ def test_an_interruption_after_writing_says_where_the_report_is(
     here: Path, study: Callable[[Study], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study(judged)
-    monkeypatch.setattr(cli, "show_report", raising(KeyboardInterrupt()))
+    monkeypatch.setattr("jaxbench.commands.run.show_report", raising(KeyboardInterrupt()))
     result = invoke("run", "mine.toml")
     assert result.exit_code == 130
     assert "interrupted: the report is results/mine/0123456789ab/report.json" in result.stderr

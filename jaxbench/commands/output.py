@@ -13,6 +13,9 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console
 
+INTERRUPTED = 130
+"""The exit code after Ctrl-C."""
+
 
 class Result(Protocol):
     """What a command found."""

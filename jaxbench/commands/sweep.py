@@ -12,7 +12,7 @@ import click
 from jaxbench.commands import processes as several
 from jaxbench.commands.assignment import assignment
 from jaxbench.commands.log_to import log_to_option
-from jaxbench.commands.output import cache_option, stdout_on_stderr
+from jaxbench.commands.output import INTERRUPTED, cache_option, stdout_on_stderr
 from jaxbench.commands.report import write_page
 from jaxbench.distributed import Place
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from jaxbench.loggers.destinations import StudyLogger
     from jaxbench.studies import Outcome
 
-INTERRUPTED = 130
 HELP = """Run many studies, and say in a table what became of each.
 
 CONFIG is the name of a study, the path of a TOML file, or a glob of either, such as

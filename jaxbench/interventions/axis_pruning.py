@@ -226,9 +226,7 @@ def build(
         measured = compact_measures(trained, state.replacements, seen)
         if milp_units:
             layers, choice = choice_of(ctx, state.dense if state.done else params)
-            measured |= milp_measures(
-                layers, choice, seen, low, high, milp_units, milp_seconds
-            )
+            measured |= milp_measures(layers, choice, seen, low, high, milp_units, milp_seconds)
         return measured
 
     phases = (Phase(dense_epochs, surgery), Phase(finetune_epochs))
