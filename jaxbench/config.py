@@ -288,14 +288,19 @@ def shipped_folder() -> Path:
     return inside if inside.is_dir() else package.parent / "configs"
 
 
+def shipped() -> dict[str, Path]:
+    """Find the studies that come with jaxbench, each with its file."""
+    return {path.stem: path for path in sorted(shipped_folder().glob("*.toml"))}
+
+
 def available() -> dict[str, str]:
     """List the studies that come with jaxbench, each with its title."""
     titles = {}
-    for path in sorted(shipped_folder().glob("*.toml")):
+    for name, path in shipped().items():
         try:
-            titles[path.stem] = str(tomllib.loads(path.read_text("utf-8")).get("title", ""))
+            titles[name] = str(tomllib.loads(path.read_text("utf-8")).get("title", ""))
         except (OSError, ValueError) as error:
-            titles[path.stem] = f"cannot be read: {error}"
+            titles[name] = f"cannot be read: {error}"
     return titles
 
 
@@ -371,16 +376,16 @@ def locate(name: str) -> Path:
 
     separators = {"/", os.sep, os.altsep or "/"}
     path = Path(name).expanduser()
-    if path.is_dir() and name not in available():
+    own = shipped()
+    if path.is_dir() and name not in own:
         raise ConfigError(f"{name} is a folder; expected a TOML file or the name of a study")
     if not name.endswith(".toml") and not any(each in name for each in separators):
-        names = available()
-        if name not in names:
+        if name not in own:
             raise ConfigError(
-                f"no study named {name!r}{nearest(name, names)}"
-                f" (studies: {', '.join(names) or 'none'}; or a path ending in .toml)"
+                f"no study named {name!r}{nearest(name, own)}"
+                f" (studies: {', '.join(own) or 'none'}; or a path ending in .toml)"
             )
-        return shipped_folder() / f"{name}.toml"
+        return own[name]
     if not path.exists():
         neighbours = [each.name for each in path.parent.glob("*.toml")]
         raise ConfigError(f"no file {name}{nearest(path.name, neighbours)}")

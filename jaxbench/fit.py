@@ -19,7 +19,6 @@ def check_fit(model: Model, track: Track) -> None:
     Raises:
         JaxbenchError: what the track gives, what the model reads, and the models that fit.
     """
-    given = _given(track)
     try:
         _try(model, track)
     except HookError as error:
@@ -32,7 +31,7 @@ def check_fit(model: Model, track: Track) -> None:
         return
     fitting = [name for name, _ in _registered_models(track)]
     raise JaxbenchError(
-        f"the model {model.name} does not fit the track {track.name}, which gives {given}"
+        f"the model {model.name} does not fit the track {track.name}, which gives {_given(track)}"
         f"{f'; {model.name} reads {model.reads}' if model.reads else ''}. "
         f"Models that fit: {', '.join(fitting) or 'none of those known'} ({why})"
     )

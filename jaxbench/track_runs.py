@@ -202,8 +202,7 @@ def run(
         if outcome.report is not None and outcome.path is not None:
             reports[each.label] = outcome.report, outcome.path.relative_to(out)
             if outcome.seconds:
-                text = page.render(outcome.report)
-                storage.write_text(outcome.path.with_name(storage.PAGE), text)
+                page.write(outcome.report, outcome.path)
         if outcome.error is not None:
             errors[each.label] = outcome.error
         progress.stage(sweep_table.sentence(outcome, number, len(fitting)))

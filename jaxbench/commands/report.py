@@ -62,6 +62,7 @@ def report(
 ) -> None:
     """Make pages and figures of reports."""
     from jaxbench import storage
+    from jaxbench.reporting.html import page
     from jaxbench.reporting.schema import check_report
     from jaxbench.reporting.written import report_file
 
@@ -74,7 +75,7 @@ def report(
             check_report(document)
         except JaxbenchError as error:
             raise JaxbenchError(f"{file}: {error}") from error
-        click.echo(f"page: {write_page(document, file, out)}")
+        click.echo(f"page: {page.write(document, file, out)}")
         if figures:
             for written in write_figures(document, Path(figures), wanted):
                 click.echo(f"figure: {written}")
@@ -84,20 +85,6 @@ def load_drawing() -> None:
     """Import in the background what pages need: most of a second, while something else runs."""
     modules = ("matplotlib.figure", "matplotlib.backends.backend_svg", "jinja2")
     threading.Thread(target=lambda: [*map(importlib.import_module, modules)]).start()
-
-
-def write_page(report: Mapping[str, Any], file: Path, out: str | None = None) -> Path:
-    """Write the page of a report, by default beside it under the same name.
-
-    Raises:
-        StorageError: it cannot be written.
-    """
-    from jaxbench import storage
-    from jaxbench.reporting.html import page
-
-    path = file.with_suffix(".html") if out is None else Path(out)
-    storage.write_text(path, page.render(report))
-    return path
 
 
 def write_figures(report: Mapping[str, Any], folder: Path, wanted: Sequence[str]) -> list[Path]:

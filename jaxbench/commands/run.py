@@ -16,7 +16,7 @@ from jaxbench.commands.completion import complete_studies
 from jaxbench.commands.log_to import log_to_option
 from jaxbench.commands.on_tracks import run_on_tracks
 from jaxbench.commands.output import INTERRUPTED, cache_option, stdout_on_stderr
-from jaxbench.commands.report import load_drawing, write_page
+from jaxbench.commands.report import load_drawing
 
 if TYPE_CHECKING:
     from jaxbench.config import Config
@@ -190,11 +190,13 @@ def run(
         log(before)
         return
     assert kept is not None
+    from jaxbench.reporting.html import page
+
     try:
         show_report(kept.report, as_json)
         if kept.path is not None:
             click.echo(f"\nreport: {kept.path}", err=as_json)
-            click.echo(f"page: {write_page(kept.report, kept.path)}", err=as_json)
+            click.echo(f"page: {page.write(kept.report, kept.path)}", err=as_json)
         log(kept.report)
         if kept.problem is not None:
             raise kept.problem

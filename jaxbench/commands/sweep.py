@@ -13,7 +13,6 @@ from jaxbench.commands import processes as several
 from jaxbench.commands.assignment import assignment
 from jaxbench.commands.log_to import log_to_option
 from jaxbench.commands.output import INTERRUPTED, cache_option, stdout_on_stderr
-from jaxbench.commands.report import write_page
 from jaxbench.distributed import Place
 
 if TYPE_CHECKING:
@@ -135,6 +134,7 @@ def sweep(
         from jaxbench import studies
         from jaxbench.loggers import destinations
         from jaxbench.reporting import progress, sweep_table, terminal
+        from jaxbench.reporting.html import page
 
         asked = studies.find(patterns, changes, seeds=seeds, quick=quick)
         if shard is not None:
@@ -162,7 +162,7 @@ def sweep(
                 try:
                     for outcome in running:
                         if outcome.seconds and outcome.report and outcome.path:
-                            write_page(outcome.report, outcome.path)
+                            page.write(outcome.report, outcome.path)
                         outcome = logged(outcome, loggers)
                         outcomes.append(outcome)
                         reporter.stage(sweep_table.sentence(outcome, len(outcomes), len(asked)))

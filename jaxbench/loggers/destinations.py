@@ -127,8 +127,9 @@ def write_files(report: Mapping[str, Any], folder: Path) -> None:
     """Write `report.json`, `report.html` and `figures/*.png` of a report."""
     from jaxbench.reporting.html import drawing, page
 
-    storage.write_json(folder / storage.REPORT, report)
-    storage.write_text(folder / storage.PAGE, page.render(report))
+    file = folder / storage.REPORT
+    storage.write_json(file, report)
+    page.write(report, file)
     (folder / "figures").mkdir()
     for some in page.figures(report).values():
         for each in some:

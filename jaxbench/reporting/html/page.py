@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jaxbench import storage
 from jaxbench.reporting.html import (
     comparisons,
     curves,
@@ -105,6 +107,22 @@ def render(report: Mapping[str, Any]) -> str:
         provenance_table=tables.provenance(bench),
         config_text=tables.config_text(bench),
     )
+
+
+def write(report: Mapping[str, Any], file: Path, out: str | None = None) -> Path:
+    """Write the page of a report, by default beside it under the same name.
+
+    Args:
+        report: the report.
+        file: where the report is.
+        out: where the page goes instead.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    path = file.with_suffix(".html") if out is None else Path(out)
+    storage.write_text(path, render(report))
+    return path
 
 
 def sentences_of(text: str) -> list[str]:
