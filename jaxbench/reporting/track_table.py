@@ -113,15 +113,14 @@ def render(table: TrackTable, console: Console) -> None:
     """Print a row a track, then why the others have none."""
     count = len(table.judged)
     lines = make_table(
-        "track", "score", "difference (95 %)", "p", f"p of {count}", "outcome", "mechanism"
+        "track", "score", "difference", "95 % interval", f"p of {count}", "outcome", "mechanism"
     )
     for row in table.judged:
         assert row.result is not None
         each = row.result
-        interval = f"{number(each.low)} to {number(each.high)}"
         cells = [
-            row.label, f"{each.metric}, {each.direction} is better",
-            f"{number(each.delta, signed=True)} ({interval})", number(each.p),
+            row.label, f"{each.metric}, {each.direction}",
+            number(each.delta, signed=True), f"{each.low:.3g} to {each.high:.3g}",
             number(each.p_family), row.outcome, each.mechanism,
         ]  # fmt: skip
         add_row(lines, cells, COLOURS.get(row.outcome, ""))
