@@ -133,7 +133,9 @@ def on_one(
         fit = fit_of(own, label)
         if not fit.fits:
             return OnTrack(
-                label, "refused", f"{fit.reason} A table [tracks.{label}] may name another model."
+                label,
+                "refused",
+                f"{fit.reason.rstrip('.')}. A table [tracks.{label}] may name another model.",
             )
     try:
         config = configs.load(study, changes, seeds=seeds, quick=quick, track=label)
