@@ -13,6 +13,7 @@ from jaxbench.reporting.html.drawing import (
     Drawing,
     Table,
     canvas,
+    few_ticks,
     label,
     quantity_label,
 )
@@ -61,6 +62,7 @@ def draw(bench: Mapping[str, Any]) -> Drawing | None:
     axes.set_yticks(range(len(rows)), [label(row) for row in rows])
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0, labelcolor=INK)
+    few_ticks(axes)
     axes.spines["left"].set_visible(False)
     towards = "\u2190 idea better" if metric["direction"] == "lower" else "idea better \u2192"
     subtracted = quantity_label("idea \u2212 baseline", metric["unit"])

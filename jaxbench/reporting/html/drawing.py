@@ -135,6 +135,14 @@ def quantity_label(name: str, unit: str) -> str:
     return f"{shown}{chr(10) if len(shown) + len(of) > LONGEST_LABEL else ' '}{of}".strip()
 
 
+def few_ticks(axes: Any) -> None:
+    """Write so few numbers along the x axis, and so short, that long ones stand apart."""
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2.5, 5, 10]))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _tick(value)))
+
+
 def logarithmic(axes: Any, which: Literal["x", "y"], values: Sequence[float]) -> None:
     """Make an axis logarithmic, with plain numbers at its ticks."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator

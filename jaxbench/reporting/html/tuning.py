@@ -49,13 +49,13 @@ def draw(bench: Mapping[str, Any]) -> Drawing | None:
             points = curves[side, name]
             if points:
                 _curve(panel, points, colour, marker, side)
-                _chosen(panel, arms, side, name, marker)
+                _chosen(panel, arms[side], name, marker)
         values = sorted({v for side in arms for v, _, _ in curves[side, name]})
         if spans_decades(values) or (len(values) > 1 and values[0] > 0):
             panel.set_xscale("log")
             panel.minorticks_off()
         panel.set_xticks(values, [number(value, digits=3) for value in values])
-        panel.set_xlabel(label(words(name)))
+        panel.set_xlabel(label(words(name)) + _at_edges(arms, name))
         panel.grid(axis="y", linewidth=0.5, color=RULE)
     if spans_decades(means):
         logarithmic(axes[0], "y", means)
@@ -129,30 +129,26 @@ def _curve(
     )  # fmt: skip
 
 
-def _chosen(
-    panel: Any, arms: Mapping[str, Mapping[str, Any]], side: str, name: str, marker: str
-) -> None:
-    """Ring the chosen configuration, and say at which edge it lies, away from the other arm's."""
-    chosen = {
-        of: next((each for each in arm["sweep"] if each["selected"]), None)
-        for of, arm in arms.items()
-    }
-    trial = chosen[side]
+def _chosen(panel: Any, arm: Mapping[str, Any], name: str, marker: str) -> None:
+    """Ring the chosen configuration."""
+    trial = next((each for each in arm["sweep"] if each["selected"]), None)
     if trial is None or trial["mean"] is None or name not in trial["cfg"]:
         return
-    others = [c["mean"] for of, c in chosen.items() if c and of != side and c["mean"] is not None]
-    above = all(trial["mean"] > other for other in others)
-    at = (trial["cfg"][name], trial["mean"])
     panel.plot(
-        *at, marker=marker, markersize=11, markerfacecolor="none", markeredgecolor=INK,
-        markeredgewidth=1.1, linestyle="none",
+        trial["cfg"][name], trial["mean"], marker=marker, markersize=11, markerfacecolor="none",
+        markeredgecolor=INK, markeredgewidth=1.1, linestyle="none",
     )  # fmt: skip
-    edge = arms[side]["edge_of_grid"].get(name)
-    if edge:
-        panel.annotate(
-            f"{edge} edge", at, xytext=(0, 10 if above else -17),
-            textcoords="offset points", ha="center", fontsize=7.5, color=INK,
-        )  # fmt: skip
+
+
+def _at_edges(arms: Mapping[str, Mapping[str, Any]], name: str) -> str:
+    """Say, in a line of its own, which arms chose which edge of a hyperparameter's grid."""
+    sides = {side: arm["edge_of_grid"].get(name) for side, arm in arms.items()}
+    found = [
+        f"{edge}: {', '.join(side for side in sides if sides[side] == edge)}"
+        for edge in ("low", "high")
+        if edge in sides.values()
+    ]
+    return f"\nchosen at the edge, {'; '.join(found)}" if found else ""
 
 
 def chosen_text(arm: Mapping[str, Any]) -> str:
