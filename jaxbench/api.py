@@ -120,7 +120,7 @@ def run_tracks(
     """Try a study's idea on every track that fits it: what `jaxbench run STUDY --tracks` does.
 
     Each track's report is written below `out`, and the joint table, which is returned, to
-    `OUT/tracks/<study>.json`.
+    `OUT/tracks/<study>/<id>.json`.
 
     Args:
         study: the name of a study, or the path of a TOML file.
@@ -145,7 +145,8 @@ def run_tracks(
     found = track_runs.find(study, tracks, assignments, seeds=seeds, quick=quick)
     name = str(configs.read(study)["name"])
     with _reporter(progress, max_seconds) as reporter:
-        return track_runs.run(name, found, os.fspath(out), force=force, progress=reporter)
+        run = track_runs.run(name, found, os.fspath(out), force=force, progress=reporter)
+        return run[0]
 
 
 @contextlib.contextmanager

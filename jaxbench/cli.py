@@ -82,7 +82,7 @@ class Commands(click.Group):
         except JaxbenchError as error:
             show_traceback()
             stop(f"error: {error}", getattr(error, "exit_code", 2))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             text = " ".join(f"{type(error).__name__}: {error}".split())
             hint = "" if show_traceback() else f" ({TRACEBACK}=1 shows the traceback)"
             stop(f"error: {text}{hint}", 1)

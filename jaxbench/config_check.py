@@ -109,22 +109,46 @@ def for_track(
     """
     tables = document.get(TRACKS, {})
     if not isinstance(tables, dict) or not all(isinstance(each, dict) for each in tables.values()):
-        place = (TRACKS,)
-        raise ConfigError(message({place: "expected one table a track"}, label, "", []))
-    own: list[tuple[str, str]] = []
-    others: list[tuple[str, str]] = []
-    for key, value in changes:
-        (own if key.split(".")[0].strip() == TRACKS else others).append((key, value))
+        raise ConfigError(message({(TRACKS,): "expected one table a track"}, label, "", []))
+    own, others = split_changes(changes)
     if own and track is None:
+        place = own[0][0]
         text = "the tables of tracks are used by --tracks; set what they set instead"
-        raise ConfigError(message({(own[0][0],): text}, label, "", [(own[0][0],)]))
+        raise ConfigError(message({place: text}, label, "", [place]))
     if track is None:
         return {key: value for key, value in document.items() if key != TRACKS}, others
-    changed = [(toml_text.parse_key(key), toml_text.parse_value(value)) for key, value in own]
     try:
-        return moved_to(changed_document(document, {}, changed), track), others
+        return moved_to(changed_document(document, {}, own), track), others
     except TrackRefusedError as refusal:
         raise ConfigError(str(refusal)) from refusal
+
+
+def split_changes(
+    changes: Sequence[tuple[str, str]],
+) -> tuple[list[tuple[Place, Any]], list[tuple[str, str]]]:
+    """Part what is set in the tables of tracks, with its place and value, from all else.
+
+    Raises:
+        ConfigError: a key has no label of a track, or is no dotted key.
+    """
+    of_tracks: list[tuple[Place, Any]] = []
+    others: list[tuple[str, str]] = []
+    for key, value in changes:
+        if key.split(".")[0].strip() != TRACKS:
+            others.append((key, value))
+            continue
+        try:
+            place: Place = toml_text.parse_key(key)
+        except ValueError:
+            place = (key,)
+        of_tracks.append((place, toml_text.parse_value(value)))
+        table = isinstance(of_tracks[-1][1], dict)
+        if len(place) < 2 or (len(place) == 2 and not table):
+            raise ConfigError(
+                f"{key}: expected a key in the table of a track, such as "
+                f"{TRACKS}.chaos.training.epochs"
+            )
+    return of_tracks, others
 
 
 def changed_document(
@@ -275,7 +299,7 @@ class Check:
             return component.make(options, **given)
         except JaxbenchError as error:
             self.problem(place, str(error))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             self.problem(place, f"{component.name}.build: {type(error).__name__}: {error}")
         return None
 
@@ -353,7 +377,7 @@ class Check:
             return component.make(options)
         except JaxbenchError as error:
             self.problem(place, str(error))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             self.problem(place, f"{component.name}.build: {type(error).__name__}: {error}")
         return None
 

@@ -49,7 +49,7 @@ class Owner:
                 result = function(*arguments, **named)
             except JaxbenchError:
                 raise
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise self.raised(name, error, arguments) from error
             wrong = check(arguments, result) if check else None
             if wrong:
@@ -58,7 +58,7 @@ class Owner:
 
         return guard
 
-    def raised(self, hook: str, error: Exception, arguments: Sequence[Any] = ()) -> HookError:
+    def raised(self, hook: str, error: BaseException, arguments: Sequence[Any] = ()) -> HookError:
         """Say where in the file an exception came from, and what it was."""
         frames = traceback.extract_tb(error.__traceback__)
         own = [frame for frame in frames if Path(frame.filename) == self.path]
@@ -328,7 +328,7 @@ def shown(value: Any) -> str:
     return f"a {type(value).__name__}"
 
 
-def _said(error: Exception, arguments: Sequence[Any]) -> str:
+def _said(error: BaseException, arguments: Sequence[Any]) -> str:
     """Write an exception in one line; of a key that is no hyperparameter, name the nearest."""
     if isinstance(error, KeyError) and error.args and isinstance(error.args[0], str):
         name = error.args[0]

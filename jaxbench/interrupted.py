@@ -9,7 +9,7 @@ import contextlib
 import hashlib
 import shlex
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from jaxbench.devices import HOST_DEVICES
 if TYPE_CHECKING:
     from jaxbench.config import Config
     from jaxbench.training.checkpoints import Checkpoints
+    from jaxbench.training.processes import Processes
 
 
 class ResumeError(JaxbenchError):
@@ -145,6 +146,31 @@ def about(config: Config, width: int | None) -> dict[str, Any]:
         "xla_flags": [flag for flag in made_with["xla_flags"].split() if HOST_DEVICES not in flag],
         "devices": sorted({device.device_kind for device in jax.devices()}),
     }
+
+
+def agree(processes: Processes, configs: Sequence[Config], **options: Any) -> None:
+    """Make sure that all processes of a study carry out the same, before any of them trains.
+
+    Args:
+        processes: those of the study.
+        configs: the studies that this one was told to carry out.
+        options: of the command, that the configs do not know.
+
+    Raises:
+        JaxbenchError: another process was told something else, or has other files or versions.
+    """
+    from jaxbench.training.checkpoint_folder import flat
+
+    if processes.count == 1:
+        return
+    said: dict[str, Any] = {f"--{name}".replace("_", "-"): each for name, each in options.items()}
+    for config in configs:
+        each = about(config, None)
+        for unlike in ("devices", "xla_flags", "width"):  # a host's own
+            del each[unlike]
+        own = {config.name: each.pop("config"), "files of the config": each.pop("config_digest")}
+        said |= flat({**each, **own})
+    processes.agree(said)
 
 
 def without_prose(config: Config) -> dict[str, Any]:

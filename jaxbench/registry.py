@@ -227,7 +227,7 @@ def _guarded(
         return run()
     except JaxbenchError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         frames = traceback.extract_tb(error.__traceback__)
         own = [frame for frame in frames if path and frame.filename == str(path)] or frames
         where = f"{own[-1].filename}, line {own[-1].lineno}"

@@ -14,6 +14,7 @@ from jaxbench import config as configs
 from jaxbench import interrupted, ledger, storage
 from jaxbench.base import JaxbenchError, Progress
 from jaxbench.config import Config, ConfigError
+from jaxbench.reporting.progress import OutOfTimeError
 from jaxbench.training.processes import ALONE, ProcessError, Processes
 
 State = Literal["done", "skipped", "failed", "refused"]
@@ -199,7 +200,7 @@ def run_one(
     try:
         report = run(study.config)
         return written(study, out, report, time.perf_counter() - began, processes=processes)
-    except ProcessError:
+    except (ProcessError, OutOfTimeError):
         raise
     except Exception as error:
         return failed(study, in_words(error), time.perf_counter() - began)

@@ -54,6 +54,9 @@ WRONG = {
         "outputs.mean()`): KeyError: there is no 'wieght'; did you mean weight? "
         "(ctx.hyper has learning_rate, weight)"
     ),
+    f"{LOSS}\n    exit(0)": (
+        "line 8, in loss_term of the intervention mine (`exit(0)`): SystemExit: 0"
+    ),
     f"{LOSS}\n    return 1 / 0": (
         "line 8, in loss_term of the intervention mine (`return 1 / 0`): "
         "ZeroDivisionError: division by zero"

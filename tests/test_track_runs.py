@@ -1,5 +1,6 @@
 """One idea on many tracks: which are run, which are not and why, and the joint table."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from reporting.sample import sample_report
 from jaxbench import cli, config, judging, studies, track_runs
 from jaxbench.base import Progress
 from jaxbench.reporting import track_table
+from jaxbench.reporting.progress import OutOfTimeError
 from jaxbench.track_runs import OnTrack
 
 TRACKS = """
@@ -81,18 +83,22 @@ def test_p_values_are_corrected_over_the_tracks(monkeypatch: pytest.MonkeyPatch)
     p = {"small": 0.04, "small_on_wider": 0.001}
     monkeypatch.setattr(studies, "run_here", fake_run(p))
     found = track_runs.find("small.toml", "tabular,wider,ring")
-    table = track_runs.run("small", found, "out", progress=Progress())
+    table, both = track_runs.run("small", found, "out", progress=Progress())
     assert [row.state for row in table.rows] == ["judged", "judged", "refused"]
     results = [row.result for row in table.judged]
     assert [each and each.p_family for each in results] == list(judging.holm(list(p.values())))
     assert [row.outcome for row in table.judged] == ["better", "better"]
     monkeypatch.setattr(studies, "run_here", fake_run({"small": 0.06}))
-    table = track_runs.run("small", found, "out", progress=Progress())
+    table, path = track_runs.run("small", found, "out", progress=Progress())
     assert [row.state for row in table.rows] == ["judged", "failed", "refused"]
     assert table.judged[0].outcome == "inconclusive"  # better by its own label, p 0.06
-    assert table.rows[1].reason == "it broke"
-    written = json.loads(Path("out/tracks/small.json").read_text())
-    assert written == json.loads(json.dumps(table.to_dict()))
+    assert table.rows[1].error == "it broke"
+    assert path is not None
+    assert path == both
+    assert json.loads(path.read_text()) == json.loads(json.dumps(table.to_dict()))
+    _, alone = track_runs.run("small", found[:1], "out", progress=Progress())
+    assert alone not in (None, path)  # of another family, which replaces nothing
+    assert path.is_file()
 
 
 def test_the_page_of_text_names_every_track(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,7 +109,73 @@ def test_the_page_of_text_names_every_track(here: Path, monkeypatch: pytest.Monk
     assert done.exit_code == 1, done.output  # wider failed
     for word in ("tabular", "wider", "it broke", "ring", "no ring here"):
         assert word in done.stdout
-    assert (here / "out" / "tracks" / "small.json").is_file()
+    assert list((here / "out" / "tracks" / "small").glob("*.json"))
+
+
+WRONG_CHANGES = {
+    "track.name=chaos": "track.name is what --tracks sets",
+    "tracks.wider=3": "tracks.wider: expected a key in the table of a track",
+    "tracks=3": "tracks: expected a key in the table of a track",
+    "tracks..wider=3": "tracks..wider: expected a key in the table of a track",
+    "tracks.widr.training.epochs=3": "'widr' is not among those .* did you mean wider",
+    "tracks.tabular.training.epochs=3": "'tabular' is not among those that are asked for",
+    "tracks.wider.training.epochs=0": "the study cannot be tried on wider: .*training.epochs",
+    "tracks.wider.model.name=mlp_tny": "the study cannot be tried on wider: .*mlp_tiny",
+    "tracks.wider.track=chaos": "the study cannot be tried on wider: .*track: expected a table",
+}
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("change", WRONG_CHANGES)
+def test_a_wrong_setting_is_bad_input_and_nothing_is_run(change: str) -> None:
+    """It would be ignored, or leave the track out as one that does not fit."""
+    key, value = change.split("=")
+    with pytest.raises(config.ConfigError, match=WRONG_CHANGES[change]):
+        track_runs.find("small.toml", "wider,ring", [(key, value)])
+
+
+@pytest.mark.usefixtures("here")
+def test_a_track_may_be_named_by_what_is_set() -> None:
+    (found,) = track_runs.find(
+        "small.toml", "more", [("tracks.more.track", '{name = "tabular", inputs = 11}')]
+    )
+    assert found.config is not None
+    assert found.config.track.options["inputs"] == 11
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("wanted", ["", ",", [], None, [3]])
+def test_tracks_are_named(wanted: Any) -> None:
+    with pytest.raises(config.ConfigError, match=r"no track is named|expected names of tracks"):
+        track_runs.find("small.toml", wanted)
+
+
+@pytest.mark.usefixtures("here")
+def test_a_judged_study_whose_ledger_failed_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run_here(asked: list[studies.Study], out: str, **given: Any) -> Any:
+        for outcome in fake_run({"small": 0.01})(asked, out, **given):
+            yield dataclasses.replace(outcome, state="failed", error="the ledger is full")
+
+    monkeypatch.setattr(studies, "run_here", run_here)
+    done = CliRunner().invoke(cli.cli, ["run", "small.toml", "--tracks", "tabular"])
+    assert done.exit_code == 1
+    assert "tabular: the ledger is full" in done.stdout
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("end", [OutOfTimeError("late"), KeyboardInterrupt()])
+def test_what_ends_it_says_what_is_done(
+    end: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run_here(asked: list[studies.Study], out: str, **given: Any) -> Any:
+        yield next(fake_run({"small": 0.01})(asked, out, **given))
+        raise end
+
+    monkeypatch.setattr(studies, "run_here", run_here)
+    done = CliRunner().invoke(cli.cli, ["run", "small.toml", "--tracks", "tabular,wider"])
+    assert done.exit_code == (3 if isinstance(end, OutOfTimeError) else 130)
+    assert "1 of 2 studies are done" in done.stderr
+    assert not list(Path("results/tracks").rglob("*.json"))
 
 
 def test_options_of_one_study_do_not_go_with_many() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -30,7 +29,7 @@ def run_on_tracks(
 ) -> None:
     """Run a study on the tracks that fit, write the joint table, and print it."""
     with stdout_on_stderr():
-        from jaxbench import config, devices, distributed, storage
+        from jaxbench import config, devices, distributed, interrupted
 
         devices.configure(cache=cache)
         from jaxbench import track_runs
@@ -39,16 +38,17 @@ def run_on_tracks(
         name = str(config.read(study)["name"])
         with distributed.joined(place) as processes:
             found = track_runs.find(study, wanted, changes, seeds=seeds, quick=quick)
-            if processes.first:
-                storage.check_writable(out)
+            configs = [each.config for each in found if each.config is not None]
+            interrupted.agree(processes, configs, max_seconds=max_seconds)
             with progress.make(quiet or not processes.first, max_seconds=max_seconds) as reporter:
-                table = track_runs.run(
+                table, path = track_runs.run(
                     name, found, out, force=force, progress=reporter, processes=processes
                 )
             first = processes.first
     if not first:
         return
     show(table, track_table.render, as_json)
-    click.echo(f"\ntable: {Path(out) / track_runs.TRACKS / f'{name}.json'}", err=as_json)
-    if any(row.state == "failed" for row in table.rows):
+    if path is not None:
+        click.echo(f"\ntable: {path}", err=as_json)
+    if any(row.error for row in table.rows):
         raise click.exceptions.Exit(1)

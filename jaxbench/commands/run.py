@@ -45,7 +45,7 @@ Examples:
 With --tracks the idea is tried on every track that fits it by its structure, as the tables
 [tracks.TRACK] of the config say or else with the study's own model and the track's defaults.  Each
 is a study with its own report; their primary p-values are corrected together by Holm's rule, and
-OUT/tracks/<study>.json says also why other tracks do not fit.
+OUT/tracks/<study>/<id>.json says also why other tracks do not fit.
 
 \b
 With --until-decided the study begins with its seeds (8 by default) and adds as many again, up to
@@ -160,6 +160,7 @@ def run(
         loaded = config.load(study, changes, seeds=seeds, max_seeds=most, quick=quick)
         folder = storage.result_folder(out, loaded.name, storage.run_id(config.digest(loaded)))
         with distributed.joined(place) as processes:
+            interrupted.agree(processes, [loaded], width=width, max_seconds=max_seconds)
 
             def look() -> dict[str, Any] | None:
                 if not processes.first:

@@ -127,7 +127,7 @@ def sweep(
     if address is not None and place is not None:
         raise click.UsageError("--ray starts studies on its own nodes; leave out --coordinator")
     with stdout_on_stderr():
-        from jaxbench import devices, distributed, storage
+        from jaxbench import devices, distributed, interrupted, storage
 
         if address is None:
             devices.configure(cache=cache)
@@ -140,9 +140,11 @@ def sweep(
         if shard is not None:
             asked = studies.shard(asked, *shard)
         outcomes: list[studies.Outcome] = []
-        interrupted = False
+        stopped = False
         loggers: list[destinations.StudyLogger] = []
         with distributed.joined(place) as processes:
+            configs = [each.config for each in asked if each.config is not None]
+            interrupted.agree(processes, configs)
             if processes.first:
                 storage.check_writable(out)
                 loggers += destinations.connect(log_to)
@@ -167,14 +169,14 @@ def sweep(
                         outcomes.append(outcome)
                         reporter.stage(sweep_table.sentence(outcome, len(outcomes), len(asked)))
                 except KeyboardInterrupt:
-                    interrupted = True
+                    stopped = True
             first = processes.first
     if first:
         if as_json:
             sweep_table.print_json(outcomes, shard)
         else:
             sweep_table.render(outcomes, terminal.console_for(sys.stdout))
-    if interrupted:
+    if stopped:
         left = len(asked) - len(outcomes)
         click.echo(f"interrupted: {left} of {len(asked)} studies are left to run", err=True)
         raise click.exceptions.Exit(INTERRUPTED)

@@ -24,7 +24,8 @@ class Row:
     Attributes:
         label: of the track.
         state: `judged`; `failed`; or why there is no study: `refused`, `unavailable`.
-        reason: why the track fits, why not, or what to do; what failed.
+        reason: why the track fits, why not, or what to do.
+        error: what failed, if anything did, such as training, or the ledger of a judged study.
         result: its primary comparison; `p_family` is corrected over the tracks, its `outcome` is
             that of the study alone.
     """
@@ -32,6 +33,7 @@ class Row:
     label: str
     state: str
     reason: str
+    error: str | None = None
     result: Study | None = None
 
     @property
@@ -101,9 +103,9 @@ def make(
                 result, path=reports[each.label][1].as_posix(), page=None,
                 p_family=p, significant=p <= alpha,
             )  # fmt: skip
-            rows.append(Row(each.label, "judged", each.reason, result))
+            rows.append(Row(each.label, "judged", each.reason, errors.get(each.label), result))
         elif each.label in errors:
-            rows.append(Row(each.label, "failed", errors[each.label]))
+            rows.append(Row(each.label, "failed", each.reason, errors[each.label]))
         elif each.kind != "fits":
             rows.append(Row(each.label, each.kind, each.reason))
     return TrackTable(study, rows)
@@ -133,6 +135,9 @@ def render(table: TrackTable, console: Console) -> None:
     others = make_table("track", "", "because")
     for row in table.rows:
         if row.result is None:
-            add_row(others, [row.label, words[row.state], row.reason])
+            add_row(others, [row.label, words[row.state], row.error or row.reason])
     if len(table.judged) < len(table.rows):
         section("not run", console, others)
+    for row in table.judged:
+        if row.error:
+            console.print(f"{row.label}: {row.error}", style="red")

@@ -11,7 +11,7 @@ import collections
 import dataclasses
 import itertools
 import pickle
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import jax
@@ -30,6 +30,10 @@ class ProcessError(JaxbenchError):
     """Another process of this study failed, or is not at the same place of it."""
 
     exit_code = 1
+
+    def __init__(self, text: str, exit_code: int = 1) -> None:
+        super().__init__(text)
+        self.exit_code = exit_code
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,7 +87,7 @@ class Processes:
             value = compute()
         except Exception as error:
             failure = error
-            value = f"{type(error).__name__}: {error}"
+            value = f"{type(error).__name__}: {error}", getattr(error, "exit_code", 1)
         step = next(EXCHANGES)
         answers = [
             pickle.loads(answer)
@@ -93,13 +97,33 @@ class Processes:
             raise failure
         for process, (its_step, succeeded, answer) in enumerate(answers):
             if not succeeded:
-                raise ProcessError(f"process {process} failed: {answer}")
+                words, code = answer
+                raise ProcessError(f"process {process} failed: {words}", code)
             if its_step != step:
                 raise ProcessError(
                     f"process {process} is at another place of the study than process "
                     f"{self.index}; start every process with the same command and files"
                 )
         return [answer for _, _, answer in answers]
+
+    def agree(self, said: Mapping[str, Any]) -> None:
+        """Make sure that all processes carry out the same, before any of them trains.
+
+        Args:
+            said: what decides the numbers, under names that a user knows.
+
+        Raises:
+            JaxbenchError: another process was told something else; it names what.
+        """
+        first, *others = self.together(lambda: dict(said))
+        for process, other in enumerate(others, 1):
+            names = [name for name in {**first, **other} if first.get(name) != other.get(name)]
+            if names:
+                raise JaxbenchError(
+                    f"process {process} was told something else than process 0: "
+                    f"{', '.join(names)}; start every process with the same command, files and "
+                    f"versions"
+                )
 
 
 ALONE = Processes()

@@ -415,7 +415,7 @@ def test_a_trained_network_is_measured_as_it_was_before_pruning(trained):
 
 
 def test_on_sequences_each_step_is_a_sample(trained):
-    """Where samples have time steps, axes are seen by all of them: here one a sample, as without."""
+    """Where samples have time steps, all of them show the axes: here one a sample, as without."""
     engine, arms = trained
     recipe = arm(alpha=0.2)
     track = recipe.track
