@@ -213,7 +213,7 @@ def every_comparison() -> str:
 
 def tables_of_tracks() -> list[dict[str, Any]]:
     """The joint tables of the ideas that were tried on every track that fits them."""
-    return [json.loads(path.read_text()) for path in sorted(TRACKS.glob("*.json"))]
+    return [json.loads(path.read_text()) for path in sorted(TRACKS.glob("*/*.json"))]
 
 
 def effect(result: dict[str, Any]) -> str:
