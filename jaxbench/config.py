@@ -180,6 +180,7 @@ class Origin:
 
     base_folder: Path = Path()
     command: tuple[str, ...] = ()
+    quick: bool = False
     sources: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
@@ -258,6 +259,11 @@ class Config(Part):
     def to_toml(self) -> str:
         """Write the config as run; loaded, it has the same digest."""
         return toml_text.dumps(self.as_run())
+
+    @property
+    def quick(self) -> bool:
+        """Whether it is a study in its quick form, which only shows that the study works."""
+        return self._origin.quick
 
     def how_to_run(self) -> str:
         """Return the command that made this config, quoted for a shell."""
@@ -343,7 +349,7 @@ def load(
     changes = [*overrides, *given]
     return config_check.resolve(
         document, changes, quick=quick, track=track, label=str(path), text=text,
-        origin=Origin(path.resolve().parent, tuple(command)),
+        origin=Origin(path.resolve().parent, tuple(command), quick),
     )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ Examples:
 \b
 Then:
   jaxbench run my_idea.toml --quick
-  python -m pytest test_my_idea.py
+  pip install pytest && python -m pytest test_my_idea.py
 """
 
 

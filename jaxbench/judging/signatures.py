@@ -230,6 +230,8 @@ def _state(
 ) -> tuple[SignatureState, str]:
     if subject.passed is None:
         return "untestable", subject.reason
+    if subject.error is not None and math.isnan(subject.error):
+        return "untestable", f"What was measured is no number, so nothing follows: {subject.reason}"
     if not subject.passed:
         return "refuted", subject.reason
     passing = [f"the null ({signature.null_name})"] if null is not None and null.passed else []

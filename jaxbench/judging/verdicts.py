@@ -27,7 +27,8 @@ CONFIDENCE_RULE = (
     "no points for inconclusive; up to 2 points for seeds, one where their number can reach "
     "significance after correction and one more from 16 on; 1 point where both arms had equally "
     "many tuning trials; 2 points where the signatures were confirmed or refuted, none where they "
-    "were vacuous or untestable; rounded, halves up"
+    "were vacuous or untestable; rounded, halves up; 0 for a quick run, which only shows that a "
+    "study works, and for an idea that did not act"
 )
 
 
@@ -130,7 +131,7 @@ def worked(system: SystemVerdict) -> bool:
 
 
 def confidence(
-    comparison: Comparison, *, equal_trials: bool, signature: SignatureState
+    comparison: Comparison, *, equal_trials: bool, signature: SignatureState, quick: bool = False
 ) -> Confidence:
     """Rate, from 0 to 10, how much the verdict should be trusted, by `CONFIDENCE_RULE`.
 
@@ -138,6 +139,7 @@ def confidence(
         comparison: the primary one, corrected for its family.
         equal_trials: whether both arms had equally many tuning trials.
         signature: the overall state of the proper signatures.
+        quick: whether the study ran in its quick form.
     """
     posterior = 0.0
     if comparison.outcome in ("better", "worse"):
@@ -155,4 +157,6 @@ def confidence(
         "parity": float(equal_trials),
         "signature": 2.0 if signature in ("confirmed", "refuted") else 0.0,
     }
+    if quick or not comparison.acted:
+        parts = dict.fromkeys(parts, 0.0)
     return Confidence(math.floor(sum(parts.values()) + 0.5), parts, CONFIDENCE_RULE)

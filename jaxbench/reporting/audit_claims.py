@@ -223,7 +223,8 @@ def rate(fields: Fields, primary: judging.Comparison | None, findings: Findings)
     equal = fields.at(("bench_report", "protocol", "parity", "equal"))
     if primary is None or state not in STATES or not isinstance(equal, bool):
         return
-    rated = judging.confidence(primary, equal_trials=equal, signature=state)
+    quick = fields.at(("bench_report", "quick")) is True
+    rated = judging.confidence(primary, equal_trials=equal, signature=state, quick=quick)
     one(findings, ("confidence",), fields.at(("confidence",)), {"by its rule": rated.value})
     for name, points in rated.parts.items():
         place = ("confidence_parts", name)

@@ -130,7 +130,7 @@ class Report(Mapping[str, Any]):
         )
         rows = {
             "in practice": self.practical_verdict,
-            "the system": self.system_verdict,
+            "both together": self.system_verdict,
             "mechanism": bench["mechanism_signature"]["state"],
             "confidence": f"{self.confidence} of 10",
             "baseline": number(bench["baseline"]["full_mean"], missing="diverged"),

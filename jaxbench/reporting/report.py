@@ -40,7 +40,7 @@ def make_report(results: Results) -> dict[str, Any]:
     mechanism = judging.mechanism_ok(state, practical, controls)
     system = judging.system_verdict(practical, mechanism)
     confidence = judging.confidence(
-        primary, equal_trials=results.plan.parity.equal, signature=state
+        primary, equal_trials=results.plan.parity.equal, signature=state, quick=config.quick
     )
     idea = results.plan.arms[config.primary.idea].recipe.intervention
     return judging.strict_json(
@@ -90,6 +90,7 @@ def bench_report(results: Results) -> dict[str, Any]:
         "bench_version": BENCH_VERSION,
         "study": config.name,
         "title": config.title,
+        "quick": config.quick,
         "run_id": storage.run_id(identity),
         "config_digest": identity,
         "track": plan.track.name,

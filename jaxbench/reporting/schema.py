@@ -220,6 +220,7 @@ class BenchReport(Part):
     bench_version: int
     study: str
     title: str
+    quick: bool = Field(default=False, description="whether it only shows that the study works")
     run_id: str
     track: str
     track_options: dict[str, Any]

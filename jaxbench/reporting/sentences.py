@@ -26,7 +26,11 @@ def number(value: float | None) -> str:
 def verdict(bench: Bench, primary: Comparison) -> str:
     """Say in a few sentences what came out."""
     place = f"On {bench['track']} with {bench['model']} over {primary.n_pairs} paired seeds"
-    return f"{place} {finding(primary, bench['metric']['name'])}. {signature(bench)}"
+    quick = "A quick run only shows that the study works; its verdict means nothing. "
+    return (
+        f"{quick if bench.get('quick') else ''}{place} "
+        f"{finding(primary, bench['metric']['name'])}. {signature(bench)}"
+    )
 
 
 def finding(comparison: Comparison, metric: str) -> str:
@@ -40,7 +44,10 @@ def finding(comparison: Comparison, metric: str) -> str:
             f"fixed number of seeds is not valid here"
         )
     if not comparison.acted:
-        return f"the idea did not act: every difference is exactly 0 ({p_value})"
+        return (
+            f"the idea did not act: every difference is exactly 0 ({p_value}); look for a hook "
+            f"that is not handed over, or a strength of 0"
+        )
     outcome = OUTCOMES[comparison.outcome]
     if comparison.negligible:
         outcome += ", by a difference too small to matter"

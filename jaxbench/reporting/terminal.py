@@ -76,9 +76,9 @@ def headline(report: Mapping[str, Any], console: Console) -> None:
     console.print(Text(report["verdict"], style=COLOURS.get(practical, "yellow")))
     labels = {
         "in practice": practical,
-        "the system": report["system_verdict"],
         "mechanism": "shown" if report["mechanism_ok"] else "not shown",
-        "confidence": f"{report['confidence']} of 10",
+        "both together": report["system_verdict"],
+        "confidence in the outcome": f"{report['confidence']} of 10",
     }
     console.print(Text("; ".join(f"{name}: {value}" for name, value in labels.items())))
 

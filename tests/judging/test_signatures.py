@@ -104,7 +104,7 @@ def test_vacuous_where_the_null_passes_too():
         (0.05, 0.0, "vacuous"),
         (0.0, 0.0, "vacuous"),
         (0.05, np.inf, "confirmed"),
-        (np.nan, 1.0, "vacuous"),
+        (np.nan, 1.0, "untestable"),
         (np.inf, np.inf, "vacuous"),
         (None, 1.0, "confirmed"),
     ],

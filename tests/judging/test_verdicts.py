@@ -106,6 +106,18 @@ def test_confidence_is_ten_only_with_everything():
     }
 
 
+def test_there_is_no_confidence_in_a_quick_run_or_in_an_idea_that_did_not_act():
+    clear = compare(BASE, BASE - STEPS, direction="lower")
+    still = compare(BASE, BASE, direction="lower")
+    assert not still.acted
+    for found in (
+        confidence(clear, equal_trials=True, signature="confirmed", quick=True),
+        confidence(still, equal_trials=True, signature="refuted"),
+    ):
+        assert found.value == 0
+        assert set(found.parts.values()) == {0.0}
+
+
 def test_confidence_is_the_same_for_a_win_and_its_mirror():
     win = compare(BASE, BASE - STEPS, direction="lower")
     loss = compare(BASE, BASE - STEPS, direction="higher")

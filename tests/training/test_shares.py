@@ -152,6 +152,37 @@ def test_a_process_that_fails_is_heard_by_all(in_processes: Callable[..., list[A
         assert heard.exit_code == 1
 
 
+def test_what_ends_one_process_ends_all_with_its_code(
+    in_processes: Callable[..., list[Any]],
+) -> None:
+    class LateError(JaxbenchError):
+        exit_code = 3
+
+    def work(own: Processes) -> None:
+        def compute() -> None:
+            if own.index == 1:
+                raise LateError("out of time")
+
+        own.together(compute)
+
+    assert [error.exit_code for error in in_processes((1, 1), work)] == [3, 3]
+
+
+def test_processes_that_were_told_something_else_are_refused(
+    in_processes: Callable[..., list[Any]],
+) -> None:
+    """They would train a mixture of two studies under the name of one."""
+
+    def work(own: Processes) -> None:
+        own.agree({"training.epochs": 3, "--seeds": 8 if own.index < 2 else 9})
+
+    for error in in_processes((1, 1, 1), work):
+        assert isinstance(error, JaxbenchError)
+        assert error.exit_code == 2
+        assert "process 2 was told something else than process 0: --seeds;" in str(error)
+    assert in_processes((1, 1), lambda own: own.agree({"training.epochs": 3})) == [None, None]
+
+
 def test_processes_at_different_places_are_told_apart(
     in_processes: Callable[..., list[Any]],
 ) -> None:

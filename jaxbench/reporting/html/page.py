@@ -153,12 +153,14 @@ def labels(report: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """Give the labels of the verdict: name, value, and what kind of news it is."""
     practical, system = report["practical_verdict"], report["system_verdict"]
     mechanism = report["bench_report"]["mechanism_signature"]["state"]
+    quick = ("Quick run", "only shows that the study works", "bad")
     return [
+        *([quick] if report["bench_report"].get("quick") else []),
         ("In practice", practical, _news(practical)),
         ("Mechanism", f"{'shown' if report['mechanism_ok'] else 'not shown'} ({mechanism})",
          "good" if report["mechanism_ok"] else "plain"),
-        ("System", system, _news(system)),
-        ("Confidence", f"{report['confidence']} of 10", "plain"),
+        ("Both together", system, _news(system)),
+        ("Confidence in the outcome", f"{report['confidence']} of 10", "plain"),
     ]  # fmt: skip
 
 
