@@ -168,7 +168,8 @@ def agree(processes: Processes, configs: Sequence[Config], **options: Any) -> No
         each = about(config, None)
         for unlike in ("devices", "xla_flags", "width"):  # a host's own
             del each[unlike]
-        own = {config.name: each.pop("config"), "files of the config": each.pop("config_digest")}
+        del each["config_digest"]
+        own = {config.name: each.pop("config"), "files of the config": config.sources}
         said |= flat({**each, **own})
     processes.agree(said)
 
