@@ -518,7 +518,7 @@ def test_any_json_can_be_audited(text: str) -> None:
     strict_json.dumps(result.to_dict())
 
 
-JOINT = pathlib.Path(__file__).parents[2] / "results" / "tracks" / "stability_penalty.json"
+JOINT = min((pathlib.Path(__file__).parents[2] / "results" / "tracks").rglob("*.json"))
 
 
 @pytest.mark.parametrize("text", ["[]", "{}", '{"a": NaN}', '{"n": 3}', JOINT.read_text()])
