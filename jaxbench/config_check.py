@@ -28,6 +28,8 @@ from jaxbench.registry import nearest
 from jaxbench.toml_text import Place, contains
 
 LEARNING_RATE = "learning_rate"
+SMALLEST, GREATEST = 2.0**-126, (2.0 - 2.0**-23) * 2.0**127
+"""Magnitudes of float32 in which programs compute: the smallest normal one, and the greatest."""
 DEFAULT_COMPARISONS = [{"idea": "idea", "baseline": "baseline", "role": "primary"}]
 
 
@@ -213,13 +215,16 @@ class Check:
         return found if isinstance(found, dict) else {}
 
     def plain_values(self, place: Place, value: Any) -> None:
-        """Refuse NaN, infinities and dates, wherever they stand."""
+        """Refuse NaN, infinities, numbers beyond float32's and dates, wherever they stand."""
         if isinstance(value, dict | list):
             items = value.items() if isinstance(value, dict) else enumerate(value)
             for key, inner in items:
                 self.plain_values((*place, key), inner)
         elif isinstance(value, float) and not math.isfinite(value):
             self.problem(place, f"expected a finite number, got {shown(value)}")
+        elif isinstance(value, int | float) and abs(value) > GREATEST:
+            text = f"expected a magnitude of at most {GREATEST:.3g}, that of float32"
+            self.problem(place, f"{text}, got {shown(value)}")
         elif isinstance(value, datetime.date | datetime.time):
             self.problem(place, f"expected a number or text, got the date or time {value}")
 
@@ -417,7 +422,7 @@ class Check:
         return [name for name in shared if name not in names and name not in fixed]
 
     def ranges(self, place: Place, name: str, values: Any, intervention: Intervention) -> None:
-        """Check that values of a hyperparameter lie in its range."""
+        """Check that values of a hyperparameter lie in its range, and in that of float32."""
         hyper = intervention.hyper.get(name)
         for index, value in enumerate(values if isinstance(values, list) else [values]):
             if isinstance(value, bool) or not isinstance(value, int | float):
@@ -425,6 +430,9 @@ class Check:
             at = (*place, index) if isinstance(values, list) else place
             if name == LEARNING_RATE and value <= 0:
                 self.problem(at, f"expected a number above 0, got {shown(value)}")
+            elif 0 < abs(value) < SMALLEST:
+                text = f"expected a magnitude of at least {SMALLEST:.3g}, that of float32"
+                self.problem(at, f"{text}, got {shown(value)}")
             elif hyper is not None and not hyper.low <= value <= hyper.high:
                 bounds = f"from {hyper.low:g} to {hyper.high:g}"
                 self.problem(

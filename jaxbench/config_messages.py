@@ -81,6 +81,8 @@ def explain(
                 f"unknown key{nearest(str(place[-1]), names)} (valid: {', '.join(names) or 'none'})"
             )
             continue
+        if kind == "too_short" and len(each["input"]) >= each["ctx"]["min_length"]:
+            continue  # pydantic counts entries that are right; those that are wrong have their own
         if kind == "missing":
             field = PARTS.get((place[0] if len(place) > 1 else None, len(place) - 1))
             what = field.model_fields[str(place[-1])].description if field else None

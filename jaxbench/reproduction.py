@@ -11,6 +11,7 @@ from typing import Any
 from jaxbench import config
 from jaxbench.base import JaxbenchError, Progress
 from jaxbench.config import Config
+from jaxbench.registry import is_path
 from jaxbench.reporting.agreement import Agreement, agreements
 
 
@@ -86,7 +87,36 @@ def config_as_run(report: Mapping[str, Any], folder: str | os.PathLike[str] = ".
             "the report has no bench_report.config, so that it cannot be run again; expected a "
             "report.json that `jaxbench run` wrote"
         )
+    absent = files_not_in(document, Path(folder))
+    if absent:
+        raise JaxbenchError(
+            f"the report's config names {', '.join(absent)}, which {Path(folder).resolve()} has "
+            "not; run this in the folder of the study's config, or name that with --folder"
+        )
     return config.from_run(document, Path(folder))
+
+
+def files_not_in(document: Mapping[str, Any], folder: Path) -> list[str]:
+    """List the Python files that a config names as components and that cannot be found.
+
+    Args:
+        document: a config as run.
+        folder: to which they are relative; the working directory is next.
+    """
+    arms = [each for each in _table(document, "arms").values() if isinstance(each, Mapping)]
+    choices = [_table(each, key) for each in (document, *arms) for key in ("track", "model")]
+    names = [each.get("name") for each in choices] + [each.get("intervention") for each in arms]
+    paths = [name for name in dict.fromkeys(names) if isinstance(name, str) and is_path(name)]
+    return [
+        name
+        for name in paths
+        if not any((each / Path(name).expanduser()).is_file() for each in (folder, Path()))
+    ]
+
+
+def _table(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found = document.get(key)
+    return found if isinstance(found, Mapping) else {}
 
 
 def run_again(

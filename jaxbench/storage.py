@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import shutil
@@ -34,7 +35,9 @@ def result_folder(out: str | os.PathLike[str], study: str, identity: str) -> Pat
     return Path(out) / study / identity
 
 
-def check_writable(folder: str | os.PathLike[str], option: str = "--out") -> None:
+def check_writable(
+    folder: str | os.PathLike[str], option: str = "--out", what: str = "results"
+) -> None:
     """Refuse a folder that could not be made or written to, leaving no trace.
 
     To be called before training, so that hours are not lost at their end.
@@ -42,6 +45,7 @@ def check_writable(folder: str | os.PathLike[str], option: str = "--out") -> Non
     Args:
         folder: to write to.
         option: that names it.
+        what: would be written, in words.
 
     Raises:
         JaxbenchError: with the reason of the operating system.
@@ -56,9 +60,10 @@ def check_writable(folder: str | os.PathLike[str], option: str = "--out") -> Non
         with tempfile.TemporaryFile(dir=there):
             pass
     except OSError as error:
-        what = f"results cannot be written to {folder}"
-        where = "" if there == path else f" ({there})"
-        raise JaxbenchError(f"{what}{where}: {error.strerror}; choose another {option}") from error
+        where = str(folder) if there == path else f"{folder} ({there})"
+        raise JaxbenchError(
+            f"{what} cannot be written to {where}: {error.strerror}; choose another {option}"
+        ) from error
 
 
 def write_report(out: str | os.PathLike[str], report: Mapping[str, Any]) -> Path:
@@ -123,7 +128,8 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
     except OSError as error:
         raise StorageError(f"{file} cannot be written: {error.strerror}") from error
     finally:
-        unfinished.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # it was never made, or its folder is gone
+            unfinished.unlink()
 
 
 def read_report(path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -20,6 +20,8 @@ from click.testing import CliRunner
 from test_sweep import STUDY
 
 from jaxbench import cli, storage
+from jaxbench.commands import processes
+from jaxbench.distributed import Place
 
 ENDLESS = ["--set", "training.epochs=10000000"]
 TIMEOUT = 10
@@ -252,13 +254,34 @@ def test_a_process_that_never_starts_is_not_waited_for_for_ever(folder: Path) ->
         (["--coordinator", "a:1", "--processes", "2", "--process-id", "2"], "expected 0 to 1"),
         (["--coordinator", "a:1"], "--processes, --process-id missing"),
         (["--processes", "2"], "--coordinator, --process-id missing"),
-        (["--coordinator", "a", "--processes", "2", "--process-id", "1"], "expected HOST:PORT"),
+        *(
+            (["--coordinator", text, "--processes", "2", "--process-id", "1"], "expected HOST:PORT")
+            for text in (
+                "a",
+                "a:b",
+                ":",
+                ":1",
+                "a:",
+                "a:0",
+                "a:99999",
+                "a: 1",
+                "::1:1234",
+                "[]:1",
+                "[:]:1",
+            )
+        ),
     ],
 )
 def test_a_place_that_is_not_whole_is_refused(arguments: list[str], message: str) -> None:
     done = CliRunner().invoke(cli.cli, ["run", "stability_penalty", *arguments])
     assert done.exit_code == 2
     assert message in done.stderr
+
+
+@pytest.mark.parametrize("text", ["a:1", "10.0.0.1:65535", "[::1]:1234", "[fe80::1%eth0]:1234"])
+def test_a_whole_place_is_taken(text: str) -> None:
+    place = Place(text, 2, 1, 10)
+    assert processes.checked(place, detect=False) == place
 
 
 def test_the_environment_can_name_the_place(monkeypatch: pytest.MonkeyPatch) -> None:

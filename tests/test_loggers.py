@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import types
@@ -19,7 +20,7 @@ from reporting.test_html_page import full_report
 import jaxbench
 from jaxbench import cli, storage
 from jaxbench.base import JaxbenchError
-from jaxbench.loggers import destinations, entries
+from jaxbench.loggers import destinations, entries, mlflow_store
 
 COMMITTED = sorted((Path(__file__).parents[1] / "results").glob("*/*/report.json"))
 
@@ -88,6 +89,35 @@ def test_a_missing_package_is_told_before_training(
     done = CliRunner().invoke(cli.cli, arguments)
     assert done.exit_code == 2
     assert f"jaxbench[{kind}]" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "sqlite://", "sqlite:///", "sqlite:///:memory:", "sqlite+pysqlite:///:memory:",
+        "sqlite:///file:a?mode=memory&uri=true",
+    ],
+)  # fmt: skip
+def test_a_store_in_memory_is_refused(uri: str) -> None:
+    """With or without MLflow installed."""
+    with pytest.raises(JaxbenchError, match=r"in memory.*--log-to mlflow:sqlite:///mlflow\.db"):
+        destinations.connect(f"mlflow:{uri}")
+    for kept in ("sqlite:///memory.db", "sqlite:////tmp/a.db", "http://:memory:", "runs"):
+        assert not mlflow_store.in_memory(kept)
+
+
+def test_a_server_is_given_up_soon_unless_the_environment_says_when(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """MLflow's own patience is back for what was trained."""
+    retries, timeout = mlflow_store.IMPATIENCE
+    monkeypatch.setenv(retries, "5")
+    monkeypatch.delenv(timeout, raising=False)
+    with mlflow_store.impatience():
+        assert os.environ[retries] == "5"
+        assert os.environ[timeout] == mlflow_store.IMPATIENCE[timeout]
+    assert os.environ[retries] == "5"
+    assert timeout not in os.environ
 
 
 def test_nothing_is_imported_unless_asked() -> None:

@@ -71,6 +71,18 @@ def test_another_source_and_other_scores_are_told(folder: Path, tmp_path: Path) 
     assert "  git.commit was " not in done.stdout, "a folder without git has none to compare"
 
 
+def test_another_folder_than_the_configs_is_told(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [path] = folder.glob("results/*/*/report.json")
+    monkeypatch.chdir(tmp_path)
+    done = reproduce_path(path)
+    assert done.exit_code == 2
+    assert "names idea.py, which" in done.stderr
+    assert "run this in the folder of the study's config" in done.stderr
+    assert "no intervention file" not in done.stderr
+
+
 def test_what_is_no_report_is_refused(tmp_path: Path) -> None:
     with pytest.raises(JaxbenchError, match=r"has no bench_report.config"):
         reproduction.config_as_run({"verdict": "yes"})

@@ -56,6 +56,42 @@ def test_nothing_is_overwritten_or_half_written(tmp_path: Path) -> None:
         starting.write_starter("mine", "idea", tmp_path / "mine.toml" / "below")
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("numpy", "numpy.py would hide the module numpy of "), ("jax", "hide the module jax of"),
+        ("jaxbench", "hide the module jaxbench of "), ("json", "hide Python's own module json"),
+        ("typing", "hide Python's own"), ("conftest", "is the file of fixtures to pytest"),
+        ("__init__", "is a name that Python keeps"), ("match", "is a word of Python's grammar"),
+        ("there", "hide the module there of "), ("other", "test_other.py would hide the module"),
+    ],
+)  # fmt: skip
+def test_no_module_is_hidden(
+    name: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "path").mkdir()
+    for file in ("there.py", "test_other.py"):
+        (tmp_path / "path" / file).touch()
+    monkeypatch.syspath_prepend(tmp_path / "path")
+    into = tmp_path / "new"
+    done = CliRunner().invoke(cli.cli, ["new", name, "--into", str(into)])
+    assert done.exit_code == 2
+    assert said in done.stderr
+    assert not into.exists()
+
+
+def test_a_module_of_the_folder_itself_is_not_hidden(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "near").mkdir()  # a folder that Python takes for a package without a file
+    assert len(starting.write_starter("near", "idea", tmp_path)) == 3
+    (tmp_path / "far").mkdir()
+    (tmp_path / "far" / "__init__.py").touch()
+    with pytest.raises(JaxbenchError, match=r"far.__init__\.py exists already"):
+        starting.write_starter("far", "idea", tmp_path)
+
+
 IMPURE = """
 import numpy as np
 import jax.numpy as jnp

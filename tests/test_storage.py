@@ -97,8 +97,8 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(JaxbenchError, match=r"cannot be written to .*it is not a folder; choose"):
         storage.check_writable(tmp_path / "file" / "results")
-    with pytest.raises(JaxbenchError, match="it is not a folder"):
-        storage.check_writable(tmp_path / "file")
+    with pytest.raises(JaxbenchError, match=r"^logs cannot .* not a folder; choose another --log$"):
+        storage.check_writable(tmp_path / "file", "--log", "logs")
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
     with pytest.raises(JaxbenchError, match="cannot be written"):
         storage.check_writable(tmp_path / "link" / "results")
@@ -142,6 +142,10 @@ def test_a_json_file_is_there_as_a_whole_or_not_at_all(
 ) -> None:
     path = tmp_path / "new" / "folder" / "x.json"
     storage.write_json(path, {"a": [1, None]})
+    with pytest.raises(
+        storage.StorageError, match=r"/below\.txt cannot be written: (Not a|File ex)"
+    ):
+        storage.write_text(path / "below.txt", "text")
     assert json.loads(path.read_text()) == {"a": [1, None]}
     with pytest.raises(JaxbenchError):
         storage.write_json(path, {"a": float("nan")})

@@ -12,10 +12,10 @@ HELP = """Recompute what a report derives from its own numbers, and say what is 
 
 FILE is a report of jaxbench, or the folder of a run with its report.json, or a report in the style
 of the reference reports, wherever it puts its scores and sweeps.  Listed are the numbers that
-contradict others, weaknesses (an optimum at the edge of its grid, selection on test scores, unequal
-tuning, p-values out of reach, vacuous signatures, scores no better than a linear reference), and,
-shortened unless --all is given, numbers that agree and those that cannot be checked.  Numbers are
-compared within the rounding that they are written with.
+contradict others and what a report of jaxbench lacks, weaknesses (an optimum at the edge of its
+grid, selection on test scores, unequal tuning, p-values out of reach, vacuous signatures, scores no
+better than a linear reference), and, shortened unless --all is given, numbers that agree and those
+that cannot be checked.  Numbers are compared within the rounding that they are written with.
 
 \b
 Examples:
@@ -24,7 +24,8 @@ Examples:
   jaxbench audit report.json --json
 
 \b
-Exit codes: 0 nothing contradicts, 1 something does, 2 the file cannot be read.
+Exit codes: 0 nothing contradicts, 1 something does, 2 the file cannot be read, or has
+nothing to check.
 """
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import ipaddress
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +13,7 @@ import click
 
 from jaxbench.distributed import PEER_TIMEOUT, Place
 
+LAST_PORT = 65535
 OPTIONS = [
     click.option(
         "--distributed", is_flag=True,
@@ -56,6 +59,20 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
     return placed
 
 
+def is_address(text: str) -> bool:
+    """Tell whether a text is HOST:PORT; an IPv6 address stands in brackets."""
+    host, _, port = text.rpartition(":")
+    if not re.fullmatch("[0-9]{1,5}", port) or not 1 <= int(port) <= LAST_PORT:
+        return False
+    if not (host.startswith("[") and host.endswith("]")):
+        return re.fullmatch(r"[^\s:/\[\]]+", host) is not None
+    try:
+        ipaddress.IPv6Address(host[1:-1])
+    except ValueError:
+        return False
+    return True
+
+
 def checked(place: Place, detect: bool) -> Place | None:
     """Refuse a place that is not whole; give None where there is none."""
     named = {
@@ -64,8 +81,11 @@ def checked(place: Place, detect: bool) -> Place | None:
         "--process-id": place.process,
     }
     missing = [option for option, value in named.items() if value is None]
-    if place.coordinator is not None and ":" not in place.coordinator:
-        raise click.UsageError(f"--coordinator is {place.coordinator!r}; expected HOST:PORT")
+    if place.coordinator is not None and not is_address(place.coordinator):
+        raise click.UsageError(
+            f"--coordinator is {place.coordinator!r}; expected HOST:PORT, such as localhost:1234 "
+            f"or [::1]:1234, with a port from 1 to {LAST_PORT}"
+        )
     last = math.inf if place.processes is None else place.processes - 1
     if place.process is not None and place.process > last:
         raise click.UsageError(f"--process-id is {place.process}; expected 0 to {last}")

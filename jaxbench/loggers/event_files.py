@@ -77,5 +77,5 @@ def connect(folder: str | None) -> EventFiles:
     """
     writer = needed("tensorboardX", KIND).SummaryWriter
     chosen = Path(folder or DEFAULT).expanduser()
-    storage.check_writable(chosen, f"--log-to {KIND}:FOLDER")
+    storage.check_writable(chosen, f"--log-to {KIND}:FOLDER", "event files")
     return EventFiles(writer, chosen)

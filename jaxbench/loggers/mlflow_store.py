@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,11 @@ RUN_ID = "jaxbench.run_id"
 LONGEST = 5000
 """Characters of a value; stores take 6000 of a parameter and 8000 of a tag."""
 METRICS_AT_ONCE, PARAMS_AT_ONCE = 1000, 100
+IMPATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "8"}
+"""How often, and for how many seconds, a server is asked whether it is there.
+
+MLflow's own are 7 and 120, which are minutes, and good for what was trained already.
+"""
 
 
 class MlflowStore:
@@ -116,26 +122,62 @@ def allowed(name: str) -> str:
     return "".join(c if c.isalnum() or c in "_-./ " else "_" for c in name)
 
 
+def in_memory(uri: str) -> bool:
+    """Tell whether a URI is that of a SQLite database without a file.
+
+    As SQLAlchemy reads it: `sqlite://`, `sqlite:///` and `sqlite:///:memory:`, whatever the driver.
+    """
+    scheme, separator, rest = uri.partition("://")
+    if scheme.partition("+")[0] != "sqlite" or not separator:
+        return False
+    file, _, query = rest.partition("?")
+    return file.strip("/") == "" or ":memory:" in file or "mode=memory" in query.split("&")
+
+
+@contextlib.contextmanager
+def impatience() -> Iterator[None]:
+    """Have MLflow give up a server soon, where the environment does not say when."""
+    ours = [name for name in IMPATIENCE if name not in os.environ]
+    os.environ.update({name: IMPATIENCE[name] for name in ours})
+    try:
+        yield
+    finally:
+        for name in ours:
+            os.environ.pop(name, None)
+
+
 def connect(uri: str | None) -> MlflowStore:
     """Open a store: that of the URI, of `MLFLOW_TRACKING_URI`, or `mlflow.db` in this folder.
 
     Raises:
-        JaxbenchError: a package is missing, or the store does not answer.
+        JaxbenchError: a package is missing, the store would be gone with this process, or it does
+            not answer.
     """
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-    needed("mlflow", KIND)
     chosen = uri or os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT
+    if in_memory(chosen):
+        raise JaxbenchError(
+            f"the MLflow store {chosen} is in memory, so that nothing of it would stay; name a "
+            f"file: --log-to {KIND}:{DEFAULT}"
+        )
+    needed("mlflow", KIND)
     if chosen.startswith(DATABASES):
         needed("sqlalchemy", KIND)
         needed("alembic", KIND)
     if chosen.startswith(SQLITE):  # MLflow would try for minutes
-        folder = Path(chosen.removeprefix(SQLITE)).absolute().parent
-        storage.check_writable(folder, f"--log-to {KIND}:{SQLITE}FILE")
+        file = Path(chosen.removeprefix(SQLITE)).absolute()
+        if file.is_dir():
+            raise JaxbenchError(
+                f"the MLflow store {chosen} is a folder; name a file: --log-to {KIND}:{DEFAULT}"
+            )
+        folder = file.parent
+        storage.check_writable(folder, f"--log-to {KIND}:{SQLITE}FILE", "an MLflow store")
         folder.mkdir(parents=True, exist_ok=True)
     client_of = needed("mlflow.tracking", KIND).MlflowClient
     try:
-        client = client_of(tracking_uri=chosen)
-        client.search_experiments(max_results=1)
+        with impatience():
+            client = client_of(tracking_uri=chosen)
+            client.search_experiments(max_results=1)
     except Exception as error:
         text = " ".join(f"{type(error).__name__}: {error}".split())
         raise JaxbenchError(f"the MLflow store {chosen} does not answer: {text}") from error

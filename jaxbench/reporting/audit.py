@@ -11,10 +11,12 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from jaxbench.base import JaxbenchError
 from jaxbench.reporting import audit_checks, audit_weaknesses, terminal
 from jaxbench.reporting.audit_claims import choices, labels, signatures
 from jaxbench.reporting.audit_comparisons import comparison, families
 from jaxbench.reporting.audit_findings import Check, Findings, Status, Weakness
+from jaxbench.reporting.audit_parts import parts
 from jaxbench.reporting.audit_prose import sentences
 from jaxbench.reporting.audit_settings import settings
 from jaxbench.reporting.report_fields import Fields
@@ -101,6 +103,7 @@ def audit(document: Any) -> Audit:
     settings(fields, findings)
     sentences(fields, findings)
     audit_weaknesses.look(fields, findings)
+    parts(fields, findings)
     texts = []
     for place, value in fields.everything:
         if isinstance(value, Written | bool) or is_label(value):
@@ -108,7 +111,13 @@ def audit(document: Any) -> Audit:
         elif isinstance(value, str) and " " in value and any(map(str.isdigit, value)):
             texts.append(place)
     order = {place: index for index, (place, _) in enumerate(fields.everything)}
-    checks = sorted(findings.checks.values(), key=lambda check: order[check.place])
+
+    def position(check: Check) -> int:
+        """Give that of a part that is missing as that of what it should be in."""
+        there = (check.place[:end] for end in range(len(check.place), 0, -1))
+        return next((order[place] for place in there if place in order), 0)
+
+    checks = sorted(findings.checks.values(), key=position)
     return Audit(checks, list(findings.weaknesses.values()), texts)
 
 
@@ -121,9 +130,16 @@ def audit_file(path: str | os.PathLike[str]) -> Audit:
     """Audit the report in a file.
 
     Raises:
-        JaxbenchError: it cannot be read, or is not JSON.
+        JaxbenchError: it cannot be read, is not JSON, or has nothing in it that could be checked.
     """
-    return audit(read_document(path))
+    result = audit(read_document(path))
+    recomputed = any(check.status != "unchecked" for check in result.checks)
+    if not recomputed and all(each.kind == "not strict JSON" for each in result.weaknesses):
+        raise JaxbenchError(
+            f"{path}: nothing in it that audit could check; expected a report of jaxbench, or one "
+            "in the style of the reference reports"
+        )
+    return result
 
 
 # --------------------------------------------------------------------------------------------------

@@ -512,12 +512,50 @@ def test_everything_is_printed_and_strict_json() -> None:
      '{"subject": {"error": 1.5}, "null": {"error": 5e-324}, "skill": 0.5}',
      '{"comparison": {"p_value": 1e999, "delta_mean": -1e999}}', '{"n": ' + "9" * 5000 + "}"],
 )  # fmt: skip
-def test_any_json_can_be_audited(tmp_path: pathlib.Path, text: str) -> None:
-    path = tmp_path / "some.json"
-    path.write_text(text)
-    result = audit_file(path)
+def test_any_json_can_be_audited(text: str) -> None:
+    result = audit(strict_json.loads(text.encode(), Written))
     assert rendered(result)
     strict_json.dumps(result.to_dict())
+
+
+JOINT = min((pathlib.Path(__file__).parents[2] / "results" / "tracks").rglob("*.json"))
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", '{"a": NaN}', '{"n": 3}', JOINT.read_text()])
+def test_a_file_without_anything_to_check_is_refused(tmp_path: pathlib.Path, text: str) -> None:
+    path = tmp_path / "some.json"
+    path.write_text(text)
+    with pytest.raises(JaxbenchError, match="nothing in it that audit could check; expected a rep"):
+        audit_file(path)
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "verdict", "bench_report.comparison", "bench_report.comparisons", "bench_report.metric",
+        "bench_report.arms.idea.full.per_seed", "bench_report.comparison.p_value",
+        "bench_report.comparisons.0.p_value", "bench_report.mechanism_signature.state",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("null", [True, False])
+def test_a_report_of_ours_without_a_required_part_contradicts(place: str, null: bool) -> None:
+    """A foreign report may lack any of them."""
+    document = consistent()
+    *parts, last = [int(part) if part.isdigit() else part for part in place.split(".")]
+    table: Any = document
+    for part in parts:
+        table = table[part]
+    del table[last]
+    if null:
+        table[last] = None  # type: ignore[index]
+    result = audited(document)
+    assert not result.clean
+    [check] = [each for each in result.checks if each.place == (*parts, last)]
+    assert (check.status, check.stated) == ("contradicts", "null" if null else "nothing")
+    assert "Contradicts (" in rendered(result)
+    for name in ("study", "run_id", "config_digest"):
+        document["bench_report"].pop(name, None)
+    assert all(each.because != check.because for each in audited(document).checks)
 
 
 @pytest.mark.parametrize(
