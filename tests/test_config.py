@@ -220,6 +220,7 @@ def test_a_config_needs_no_name_of_its_own() -> None:
     assert load("nameless.toml").name == "nameless"
 
 
+@pytest.mark.slow
 def test_the_shipped_studies_load_by_name_in_full_and_quick() -> None:
     assert "stability_penalty" in config.available()
     for name, title in config.available().items():
