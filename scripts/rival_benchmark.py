@@ -155,7 +155,8 @@ def export(workload: Workload, path: Path) -> float:
         samples = len(fixed.data.train.inputs)
 
         def order_of(epoch: Any, fixed: Any = fixed, samples: int = samples) -> Any:
-            return program._batch_order(fixed, epoch, samples, program.steps_per_epoch)
+            key = program._epoch_keys(fixed, epoch)["batch"]
+            return program._batch_order(key, samples, program.steps_per_epoch)
 
         order = jax.jit(jax.vmap(order_of))(np.arange(workload.epochs))
         parts = {
