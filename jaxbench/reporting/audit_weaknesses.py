@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from jaxbench import judging
-from jaxbench.counted import listed
+from jaxbench.counted import counted, listed
 from jaxbench.reporting.audit_claims import (
     best_trial,
     chosen_by,
@@ -57,7 +57,8 @@ def writing(fields: Fields, findings: Findings) -> None:
     if findings.imprecise:
         worst = max(findings.imprecise, key=lambda place: findings.imprecise[place])
         text = (
-            f"{len(findings.imprecise)} numbers agree with what they are made of only to "
+            f"{counted(len(findings.imprecise), 'number')} agree"
+            f"{'s' if len(findings.imprecise) == 1 else ''} with what they are made of only to "
             f"{findings.imprecise[worst]:.2g} although they are written with more digits, as if a "
             f"score had been retyped or a sum made in lower precision: "
             f"{', '.join(map(dotted, findings.imprecise))}"
@@ -124,9 +125,14 @@ def added(fields: Fields) -> Mapping[str, Sequence[Any]]:
     for place, value in fields.everything:
         filled = value.get("added") if isinstance(value, Mapping) else None
         if place[-1:] == ("parity",) and isinstance(filled, Mapping):
-            compared = fields.at((*place[:-2], "comparison")) or {}
-            names = {arm: compared.get(f"{arm}_arm", arm) for arm in ("baseline", "idea")}
-            return {**{arm: filled.get(name) or () for arm, name in names.items()}, **filled}
+            known = {arm: made for arm, made in filled.items() if isinstance(made, list)}
+            compared = fields.at((*place[:-2], "comparison"))
+            compared = compared if isinstance(compared, Mapping) else {}
+            for role in ("baseline", "idea"):
+                name = compared.get(f"{role}_arm")
+                if isinstance(name, str) and name in known:
+                    known.setdefault(role, known[name])
+            return known
     return {}
 
 
@@ -221,7 +227,7 @@ def pairing(fields: Fields, findings: Findings) -> None:
     for name, arm in fields.arms.items():
         lost = 0 if arm.scores is None else sum(s is None or not abs(s) < 1e300 for s in arm.scores)
         if lost:
-            text = f"{lost} of {len(arm.scores or ())} runs of the {name} diverged"
+            text = f"{lost} of {counted(len(arm.scores or ()), 'run')} of the {name} diverged"
             findings.weak("diverged runs", text, arm.place)
     if baseline is None or idea is None or baseline.scores is None or idea.scores is None:
         return

@@ -207,7 +207,7 @@ def limitations(bench: Bench, own: Sequence[str]) -> str:
     trained = f"one model ({named[0]})" if len(named) == 1 else f"models {', '.join(named)}"
     parts = [
         f"One track ({bench['track']}), {trained}, "
-        f"{config['training']['epochs']} epochs of Adam with batches of "
+        f"{counted(config['training']['epochs'], 'epoch')} of Adam with batches of "
         f"{config['training']['batch_size']}; {varied}.",
     ]
     if own_epochs := {

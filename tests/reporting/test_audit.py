@@ -528,7 +528,10 @@ def test_everything_is_printed_and_strict_json() -> None:
     assert "more; --all prints them, --json too" in short
     assert "more; --all" not in whole
     assert len(whole.splitlines()) > len(short.splitlines())
-    assert short.index("Weak (") < short.index("Agrees (") < short.index("Cannot be checked (")
+    assert whole.index("Weak (") < whole.index("Agrees (") < whole.index("Cannot be checked (")
+    left = len(ours.by_status("unchecked"))
+    assert f"Cannot be checked: {left} numbers and labels; no more was read of" in short
+    assert dotted(ours.by_status("unchecked")[-1].place) not in short
     for each in ours.weaknesses:
         assert " ".join(each.text.split())[:60] in " ".join(short.split())
 
