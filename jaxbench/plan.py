@@ -10,6 +10,7 @@ from typing import Any
 from jaxbench import judging, registry
 from jaxbench.base import Metric, Signature, Track
 from jaxbench.config import Comparison, Config
+from jaxbench.counted import counted
 from jaxbench.training.runs import Recipe, Run, Schedule, Source
 
 
@@ -81,7 +82,7 @@ class Plan:
             return []
         return [
             f"{most} seeds cannot reach significance at {protocol.alpha} with "
-            f"{len(family)} corrected comparisons: the smallest p-value they allow is "
+            f"{counted(len(family), 'corrected comparison')}: the smallest p-value they allow is "
             f"{smallest(most):.3g}, so no outcome can be better or worse; "
             f"use at least {needed} seeds ({option} {needed})."
         ]

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from jaxbench.base import JaxbenchError
+from jaxbench.counted import listed
 
 STARTERS = Path(__file__).parent / "starters"
 STEMS = {"idea": "my_idea", "track": "my_track", "model": "my_model"}
@@ -47,7 +48,8 @@ def write_starter(name: str, kind: str, into: str | os.PathLike[str] = ".") -> l
     package = folder / name / "__init__.py"  # Python finds it before the file of that name
     taken = [str(path) for path in (*texts, package) if os.path.lexists(path)]
     if taken:
-        raise JaxbenchError(f"{' and '.join(taken)} exists already; choose another name or --into")
+        exist = "exists" if len(taken) == 1 else "exist"
+        raise JaxbenchError(f"{listed(taken)} {exist} already; choose another name or --into")
     for module in (name, f"test_{name}"):
         hidden = hidden_by(module, folder)
         if hidden:

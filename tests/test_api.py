@@ -116,3 +116,8 @@ def test_in_a_notebook_it_is_a_table_and_text_is_escaped() -> None:
     assert not balance.open
     assert balance.seen.count("tr") >= 8
     assert "+0.002293" in text
+    assert text.index("The idea is worse") < text.index("<table>")
+    assert "caption" not in text
+    detectable = document["bench_report"]["comparison"]["mde_80"]
+    assert f"{detectable:.4g}" in text
+    assert "idea learning_rate at the high edge" in text

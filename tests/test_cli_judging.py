@@ -50,9 +50,8 @@ def refused(expected: str, *arguments: str) -> None:
 def test_compare_prints_the_verdict_first_then_tables() -> None:
     result = invoke("compare", "base.csv", "idea.csv", "--direction", "lower")
     assert result.exit_code == 0, result.output
-    assert result.stdout.startswith(
-        "Over 8 paired seeds the idea is better than the tuned baseline"
-    )
+    assert result.stdout.startswith("Over 8 paired seeds the idea is better than the baseline")
+    assert "tuned" not in result.stdout
     for text in ("8 of 8 pairs", "0.007812", "idea - baseline", "baseline: base.csv::score"):
         assert text in result.stdout
 
@@ -75,6 +74,36 @@ def test_the_level_and_margin_are_options() -> None:
     assert comparison["alpha"] == 0.001
     assert comparison["margin"] == pytest.approx(3.0)
     assert comparison["outcome"] != "better"
+
+
+@pytest.mark.usefixtures("here")
+def test_what_the_margin_and_few_pairs_decide_names_them() -> None:
+    baseline, idea = ([69.0 + i / 8 + gain for i in range(8)] for gain in (0.0, 0.5))
+    Path("b.json").write_text(json.dumps(baseline))
+    Path("i.json").write_text(json.dumps(idea))
+    small = invoke("compare", "b.json", "i.json", "--direction", "higher").stdout
+    named = f"margin {sum(baseline) / 160:.4g}, 5 % of the baseline's mean; --margin sets another)"
+    assert f"by a difference too small to matter ({named}" in " ".join(small.split())
+    Path("b.json").write_text(json.dumps(baseline[:4]))
+    Path("i.json").write_text(json.dumps(idea[:4]))
+    few = invoke("compare", "b.json", "i.json", "--direction", "higher").stdout
+    assert "are equivalent within the margin (3.4" in few
+    assert "which rests on only 4 pairs:" in " ".join(few.split())
+
+
+@pytest.mark.usefixtures("here")
+def test_rows_that_are_paired_by_their_order_are_told_of() -> None:
+    scores = [line.split(",")[1] for line in Path("idea.csv").read_text().splitlines()]
+    Path("bare.csv").write_text("\n".join(scores))
+    Path("list.json").write_text(json.dumps(list(map(float, scores[1:]))))
+    Path("from0.csv").write_text("seed,score\n" + "".join(f"{i},{i % 3}\n" for i in range(8)))
+    one = "bare.csv::score has no seeds: its rows are taken in order as those of from0.csv::score"
+    two = "bare.csv::score and list.json have no seeds: their rows are taken as pairs"
+    for pair, expected in ((("from0.csv", "bare.csv"), one), (("bare.csv", "list.json"), two)):
+        result = invoke("compare", *pair, "--direction", "lower", "--json")
+        assert result.stderr.startswith(f"note: {expected}")
+        assert result.stderr.count("\n") == 1
+        assert json.loads(result.stdout)["notes"] == [result.stderr[6:].strip()]
 
 
 @pytest.mark.usefixtures("here")

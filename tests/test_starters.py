@@ -49,6 +49,10 @@ def test_nothing_is_overwritten_or_half_written(tmp_path: Path) -> None:
     with pytest.raises(JaxbenchError, match=r"mine.toml exists already"):
         starting.write_starter("mine", "idea", tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["mine.toml"]
+    (tmp_path / "mine.py").write_text("keep me")
+    with pytest.raises(JaxbenchError, match=r"mine.py and .*mine.toml exist already"):
+        starting.write_starter("mine", "idea", tmp_path)
+    (tmp_path / "mine.py").unlink()
     for wrong in ("my-idea", "1st", "class", "a b", "../up", ""):
         with pytest.raises(JaxbenchError, match="no name of a Python module"):
             starting.write_starter(wrong, "idea", tmp_path)

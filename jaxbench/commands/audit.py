@@ -14,8 +14,8 @@ FILE is a report of jaxbench, or the folder of a run with its report.json, or a 
 of the reference reports, wherever it puts its scores and sweeps.  Listed are the numbers that
 contradict others and what a report of jaxbench lacks, weaknesses (an optimum at the edge of its
 grid, selection on test scores, unequal tuning, p-values out of reach, vacuous signatures, scores no
-better than a linear reference), and, shortened unless --all is given, numbers that agree and those
-that cannot be checked.  Numbers are compared within the rounding that they are written with.
+better than a linear reference), and the first numbers that agree; with --all, whatever agrees and
+whatever cannot be checked.  Numbers are compared within the rounding that they are written with.
 
 \b
 Examples:
@@ -31,7 +31,9 @@ nothing to check.
 
 @click.command(help=HELP)
 @click.argument("file", metavar="FILE")
-@click.option("--all", "everything", is_flag=True, help="Print what agrees and is unchecked whole.")
+@click.option(
+    "--all", "everything", is_flag=True, help="List all that agrees, and what cannot be checked."
+)
 @json_option
 @click.pass_context
 def audit(context: click.Context, file: str, everything: bool, as_json: bool) -> None:

@@ -82,6 +82,8 @@ def compare(
         common_seeds=common_seeds,
         options=Options(seed_column, score_column, aggregate == "mean", missing_is_diverged),
     )
+    for note in result.notes:
+        click.echo(f"note: {note}", err=True)
     if plot is not None:
         paired_plot.draw(result, plot)
     show(result, paired_files.render, as_json)

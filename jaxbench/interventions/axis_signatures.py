@@ -137,7 +137,7 @@ def bound_predicts_move(samples: Samples) -> Finding:
     move, bound = samples["threshold_move"][rows].ravel(), samples["threshold_bound"][rows].ravel()
     values: dict[str, Any] = {"points": move.size, "runs": int(rows.sum())}
     if move.size < 3 or np.std(move) == 0 or np.std(bound) == 0:
-        reason = f"{move.size} points without variance: there is no correlation"
+        reason = f"points without variance: {move.size}, so there is no correlation"
         return Finding(None, values, None, reason)
     pearson = float(np.corrcoef(move, bound)[0, 1])
     limit = CORRELATION["pearson"]

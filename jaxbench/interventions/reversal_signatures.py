@@ -100,7 +100,7 @@ def gradient_follows_defect(samples: Samples) -> Finding:
     apart = samples["gradient_disagreement"][rows].astype(float)
     values: dict[str, float] = {"runs": int(rows.sum())}
     if len(defect) < GRADIENT_TOLERANCE["least_points"]:
-        return Finding(None, values, None, f"Only {len(defect)} runs made states again.")
+        return Finding(None, values, None, f"Runs that made states again: only {len(defect)}.")
     x, y = np.log(defect), np.log(apart)
     r_squared = 0.0 if _constant(x) or _constant(y) else float(np.corrcoef(x, y)[0, 1] ** 2)
     slope = 0.0 if _constant(x) else float(np.polyfit(x, y, 1)[0])

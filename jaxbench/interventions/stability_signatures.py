@@ -77,7 +77,7 @@ def lift_predicts_growth(samples: Samples) -> Finding:
     predicted = (samples["log_predicted"][rows] - injected).astype(float)
     measured = (samples["log_measured"][rows] - injected).astype(float)
     if predicted.size < 3:
-        return Finding(None, counts, None, f"Only {predicted.size} points have finite values.")
+        return Finding(None, counts, None, f"Points with finite values: only {predicted.size}.")
     apart = np.abs(measured - predicted)
     relative = np.abs(np.expm1(measured - predicted))
     values = {
@@ -133,7 +133,8 @@ def penalty_lowers_growth(samples: Samples) -> Finding:
     pairs = paired_rows(samples)
     counts["pairs"] = len(pairs)
     if len(pairs) < 2:
-        return Finding(None, counts, None, f"Only {len(pairs)} pairs of a run with and without it.")
+        few = "No pair" if not pairs else "Only one pair"
+        return Finding(None, counts, None, f"{few} of a run with and without it.")
     baseline, idea = np.array(pairs).T
     horizons = samples["horizons"][0]
 

@@ -155,6 +155,10 @@ class Comparison:
         """What the reader of this comparison should know, in sentences."""
         return tuple(_warnings(self))
 
+    def warnings_knowing(self, shared: str) -> tuple[str, ...]:
+        """Give the warnings where it is known what both arms share, such as `data`."""
+        return tuple(_warnings(self, shared))
+
     def to_dict(self) -> dict[str, Any]:
         """Give everything as strict JSON, under the reference reports' names where they exist."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
@@ -301,7 +305,7 @@ def correct(comparisons: Sequence[Comparison]) -> list[Comparison]:
     ]
 
 
-def _warnings(comparison: Comparison) -> list[str]:
+def _warnings(comparison: Comparison, shared: str | None = None) -> list[str]:
     sentences = []
     lost = comparison.baseline.diverged, comparison.idea.diverged
     if any(lost):
@@ -326,9 +330,11 @@ def _warnings(comparison: Comparison) -> list[str]:
         )
     spread = comparison.spread
     if spread is not None and spread.paired_sd > spread.unpaired_sd * (1.0 + 1e-9):
+        known = f"although both arms share {shared}"
+        unknown = "so check that both arms share data, initial parameters and batch order"
         sentences.append(
             f"The paired spread ({spread.paired_sd:.3g}) is above the unpaired one "
-            f"({spread.unpaired_sd:.3g}): sharing seeds did not help, so check that both arms "
-            f"share data, initial parameters and batch order."
+            f"({spread.unpaired_sd:.3g}): sharing seeds did not help, "
+            f"{unknown if shared is None else known}."
         )
     return sentences

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from jaxbench.base import JaxbenchError
+from jaxbench.counted import counted
 from jaxbench.reporting import audit_checks, audit_weaknesses, terminal
 from jaxbench.reporting.audit_claims import choices, labels, signatures
 from jaxbench.reporting.audit_comparisons import comparison, families
@@ -25,7 +26,7 @@ from jaxbench.toml_text import Place, dotted
 
 ALONE = "nothing in the report says what it should be"
 SHOWN = 10
-"""Lines that are printed of what agrees and what cannot be checked, unless all are wanted."""
+"""Lines that are printed of what agrees, unless all are wanted."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Audit:
         return (
             f"{agree} of its numbers and labels agree with the others, {against} "
             f"contradict{'s' if against == 1 else ''} them, {unchecked} cannot be checked; "
-            f"{len(self.weaknesses)} weaknesses."
+            f"{counted(len(self.weaknesses), 'weakness', 'weaknesses')}."
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -150,7 +151,8 @@ def audit_file(path: str | os.PathLike[str]) -> Audit:
 def render(result: Audit, console: Console, *, everything: bool = False) -> None:
     """Print an audit: contradictions first, then weaknesses, what agrees, and what is left.
 
-    Contradictions and weaknesses are printed in full, the rest shortened unless `everything`.
+    Contradictions and weaknesses are printed in full.  Unless `everything`, what agrees is
+    shortened, and what is left is counted only.
     """
     most = None if everything else SHOWN
     console.print(Text(result.summary, style="green" if result.clean else "red"))
@@ -163,10 +165,19 @@ def render(result: Audit, console: Console, *, everything: bool = False) -> None
     _list("Weak", ("what", "why"), weak, console)
     right = collapsed(result.by_status("agrees"), lambda check: check.because)
     _list("Agrees", ("where", "stated", "because"), right, console, most)
-    left = [(where, stated) for where, stated, _ in collapsed(result.by_status("unchecked"))]
-    _list("Cannot be checked", ("where", "stated"), left, console, most)
+    unchecked = result.by_status("unchecked")
+    if not everything:
+        console.print()
+        console.print(Text(
+            f"Cannot be checked: {counted(len(unchecked), 'number or label', 'numbers and labels')}"
+            f"; no more was read of {counted(len(result.texts), 'sentence')}; --all lists them, "
+            f"--json too"
+        ))  # fmt: skip
+        return
+    left = [(where, stated) for where, stated, _ in collapsed(unchecked)]
+    _list("Cannot be checked", ("where", "stated"), left, console)
     texts = [(dotted(place),) for place in result.texts]
-    _list("Sentences of which no more was read", ("where",), texts, console, most)
+    _list("Sentences of which no more was read", ("where",), texts, console)
 
 
 def collapsed(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from jaxbench import judging
+from jaxbench.counted import counted, listed
 from jaxbench.reporting.audit_claims import (
     best_trial,
     chosen_by,
@@ -56,7 +57,8 @@ def writing(fields: Fields, findings: Findings) -> None:
     if findings.imprecise:
         worst = max(findings.imprecise, key=lambda place: findings.imprecise[place])
         text = (
-            f"{len(findings.imprecise)} numbers agree with what they are made of only to "
+            f"{counted(len(findings.imprecise), 'number')} agree"
+            f"{'s' if len(findings.imprecise) == 1 else ''} with what they are made of only to "
             f"{findings.imprecise[worst]:.2g} although they are written with more digits, as if a "
             f"score had been retyped or a sum made in lower precision: "
             f"{', '.join(map(dotted, findings.imprecise))}"
@@ -107,7 +109,8 @@ def unequal_tuning(fields: Fields, findings: Findings) -> None:
         text = ", ".join(f"{arm} {count}" for arm, count in counts.items())
         place = next(iter(found.values())).place
         findings.weak("unequal tuning", f"configurations tried: {text}", place)
-    grids = {arm: grid_values(sweep) for arm, sweep in found.items()}
+    filled = added(fields) if len(set(counts.values())) == 1 else {}
+    grids = {arm: grid_values(sweep, filled.get(arm, ())) for arm, sweep in found.items()}
     for name in {name for grid in grids.values() for name in grid}:
         having = {arm: grid[name] for arm, grid in grids.items() if name in grid}
         tuned = len(having) > 1 and max(map(len, having.values())) > 1
@@ -117,10 +120,27 @@ def unequal_tuning(fields: Fields, findings: Findings) -> None:
             findings.weak("unequal tuning", text, place)
 
 
-def grid_values(sweep: Sweep) -> dict[str, frozenset[float]]:
-    """Give the numeric values that were tried of each hyperparameter."""
-    names = {name for trial in sweep.trials for name in trial.cfg}
-    tried = {n: [t.cfg.get(n) for t in sweep.trials] for n in names}
+def added(fields: Fields) -> Mapping[str, Sequence[Any]]:
+    """Give the configurations that each arm got so that all try equally many, by its role too."""
+    for place, value in fields.everything:
+        filled = value.get("added") if isinstance(value, Mapping) else None
+        if place[-1:] == ("parity",) and isinstance(filled, Mapping):
+            known = {arm: made for arm, made in filled.items() if isinstance(made, list)}
+            compared = fields.at((*place[:-2], "comparison"))
+            compared = compared if isinstance(compared, Mapping) else {}
+            for role in ("baseline", "idea"):
+                name = compared.get(f"{role}_arm")
+                if isinstance(name, str) and name in known:
+                    known.setdefault(role, known[name])
+            return known
+    return {}
+
+
+def grid_values(sweep: Sweep, filled: Sequence[Any] = ()) -> dict[str, frozenset[float]]:
+    """Give the numeric values that were tried of each hyperparameter, but for what was added."""
+    trials = [trial for trial in sweep.trials if trial.cfg not in filled]
+    names = {name for trial in trials for name in trial.cfg}
+    tried = {n: [t.cfg.get(n) for t in trials] for n in names}
     return {
         name: frozenset(float(v) for v in values if isinstance(v, Written))
         for name, values in tried.items()
@@ -207,7 +227,7 @@ def pairing(fields: Fields, findings: Findings) -> None:
     for name, arm in fields.arms.items():
         lost = 0 if arm.scores is None else sum(s is None or not abs(s) < 1e300 for s in arm.scores)
         if lost:
-            text = f"{lost} of {len(arm.scores or ())} runs of the {name} diverged"
+            text = f"{lost} of {counted(len(arm.scores or ()), 'run')} of the {name} diverged"
             findings.weak("diverged runs", text, arm.place)
     if baseline is None or idea is None or baseline.scores is None or idea.scores is None:
         return
@@ -219,12 +239,26 @@ def pairing(fields: Fields, findings: Findings) -> None:
         correlation = (
             "" if spread.correlation is None else f", correlation {spread.correlation:.2f}"
         )
+        same = shared(fields)
         text = (
             f"the paired spread ({spread.paired_sd:.3g}) is above the unpaired one "
-            f"({spread.unpaired_sd:.3g}{correlation}): do the arms share data, initial parameters "
-            f"and batch order?"
+            f"({spread.unpaired_sd:.3g}{correlation}): "
         )
+        if same:
+            text += f"sharing seeds did not help, although the arms share {same} by their digests"
+        else:
+            text += "do the arms share data, initial parameters and batch order?"
         findings.weak("paired spread above unpaired", text, idea.place)
+
+
+def shared(fields: Fields) -> str:
+    """Name what the primary arms share, where a report has the digests that say so."""
+    for place, value in fields.everything:
+        if place[-1:] == ("pairing",) and isinstance(value, Mapping) and value.get("digests"):
+            names = ("data", "initial_parameters")
+            same = [name for name in names if value.get(f"same_{name}") is True]
+            return listed([name.replace("_", " ") for name in same])
+    return ""
 
 
 def linear(fields: Fields, findings: Findings) -> None:

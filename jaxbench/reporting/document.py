@@ -120,7 +120,7 @@ class Report(Mapping[str, Any]):
         return stream.getvalue()
 
     def _repr_html_(self) -> str:
-        """A verdict and its numbers as a table, for notebooks; all text is escaped."""
+        """A verdict and under it its numbers, for notebooks; all text is escaped."""
         from jaxbench.reporting.terminal import number
 
         bench, judged = self.bench, self.bench["comparison"]
@@ -138,8 +138,15 @@ class Report(Mapping[str, Any]):
             "difference": number(self.difference, signed=True),
             "95 % interval" if not interval else f"{100 * interval['confidence']:.3g} % interval":
                 ends if interval else "-",
+            "detectable difference (80 % power)": number(judged.get("mde_80")),
             "p": number(self.p_value),
             "pairs": str(judged["n_pairs"]),
+            "edge of the grid": ", ".join(
+                f"{side} {name} at the {edge} edge"
+                for side in ("baseline", "idea")
+                for name, edge in (bench[side].get("edge_of_grid") or {}).items()
+                if edge
+            ) or "none",
         }  # fmt: skip
         cells = "".join(
             f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
@@ -148,4 +155,7 @@ class Report(Mapping[str, Any]):
         )
         title = html.escape(str(bench.get("title") or bench["study"]))
         verdict = html.escape(self.verdict)
-        return f"<table><caption><b>{title}</b><br>{verdict}</caption>{cells}</table>"
+        return (
+            f"<div style='max-width:50rem'><p><b>{title}</b></p><p>{verdict}</p>"
+            f"<table>{cells}</table></div>"
+        )

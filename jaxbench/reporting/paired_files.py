@@ -36,8 +36,21 @@ class PairedFiles:
     @property
     def verdict(self) -> str:
         """What came out, in a sentence."""
-        finding = sentences.finding(self.comparison, "score")
+        finding = sentences.finding(self.comparison, "score", "baseline", "--margin")
         return f"Over {len(self.seeds)} paired seeds {finding}."
+
+    @property
+    def notes(self) -> list[str]:
+        """What the reader should know of how the scores were paired."""
+        unnamed = [arm for arm in (self.baseline, self.idea) if not arm.named]
+        if len(unnamed) == 2:
+            both = " and ".join(arm.label for arm in unnamed)
+            return [f"{both} have no seeds: their rows are taken as pairs in their order"]
+        named = self.baseline if self.baseline.named else self.idea
+        return [
+            f"{arm.label} has no seeds: its rows are taken in order as those of {named.label}"
+            for arm in unnamed
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Give everything as strict JSON."""
@@ -47,6 +60,7 @@ class PairedFiles:
             "idea": self.idea.label,
             "seeds": self.seeds,
             "left_out": self.left_out,
+            "notes": self.notes,
             "comparison": self.comparison.to_dict(),
         }
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from jaxbench import judging, storage
 from jaxbench.config import digest
+from jaxbench.counted import listed
 from jaxbench.reporting import sentences
 from jaxbench.reporting.provenance import origin, provenance
 from jaxbench.track_fit import justification
@@ -72,6 +73,7 @@ def bench_report(results: Results) -> dict[str, Any]:
     comparisons = [
         {
             **comparison.to_dict(),
+            "warnings": comparison.warnings_knowing(shared(results.pairing, named)),
             "idea_arm": named.idea,
             "baseline_arm": named.baseline,
             "role": named.role,
@@ -143,6 +145,13 @@ def bench_report(results: Results) -> dict[str, Any]:
         "config": config.as_run(),
         **({"sources": config.sources} if config.sources else {}),
     }
+
+
+def shared(pairing: Mapping[str, Any], named: Named) -> str:
+    """Name what two arms share: equal by their digests, and the order of batches by the seed."""
+    idea, baseline = (pairing["digests"][arm] for arm in (named.idea, named.baseline))
+    same = [name.replace("_", " ") for name in idea if idea[name] == baseline[name]]
+    return listed([*same, "batch order"])
 
 
 def resumed(results: Results) -> dict[str, Any]:

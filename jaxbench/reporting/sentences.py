@@ -5,17 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from jaxbench.counted import counted
+
 if TYPE_CHECKING:
     from jaxbench.judging import Comparison
 
 Bench = Mapping[str, Any]
 
 OUTCOMES = {
-    "better": "the idea is better than the tuned baseline",
-    "worse": "the idea is worse than the tuned baseline",
-    "equivalent": "the idea and the tuned baseline are equivalent within the margin",
-    "inconclusive": "the data do not decide between the idea and the tuned baseline",
+    "better": "the idea is better than the {baseline}",
+    "worse": "the idea is worse than the {baseline}",
+    "equivalent": "the idea and the {baseline} are equivalent within the margin",
+    "inconclusive": "the data do not decide between the idea and the {baseline}",
 }
+TUNED = "tuned baseline"
+SETTING = "protocol.margin"
+FEW_PAIRS = 6
+"""Fewer pairs can show nothing but equivalence: their exact p-value is never below 0.05."""
 
 
 def number(value: float | None) -> str:
@@ -33,8 +39,49 @@ def verdict(bench: Bench, primary: Comparison) -> str:
     )
 
 
-def finding(comparison: Comparison, metric: str) -> str:
-    """Say what a comparison found, with its numbers, to follow where it was made."""
+def outcome(judged: Mapping[str, Any], baseline: str = TUNED, setting: str = SETTING) -> str:
+    """Say which of the four outcomes a comparison has, and by which margin if one decides it.
+
+    Args:
+        judged: a comparison's fields, as its `to_dict` gives them.
+        baseline: what to call the baseline; nobody knows whether scores from files were tuned.
+        setting: where to set another margin; not said if empty.
+    """
+    said = OUTCOMES[judged["outcome"]].format(baseline=baseline)
+    if judged["outcome"] == "equivalent":
+        few = judged["n_pairs"] < FEW_PAIRS
+        rests = f", which rests on only {counted(judged['n_pairs'], 'pair')}" if few else ""
+        return f"{said}{margin(judged, setting)}{rests}"
+    if judged.get("negligible"):
+        said += f", by a difference too small to matter{margin(judged, setting, 'margin ')}"
+    return said
+
+
+def margin(judged: Mapping[str, Any], setting: str, named: str = "") -> str:
+    """Name a comparison's margin in brackets, in the metric's unit and in percent."""
+    width, level = judged.get("margin"), (judged.get("baseline") or {}).get("mean")
+    if width is None:
+        return ""
+    share = f", {100 * width / abs(level):.3g} % of the baseline's mean" if level else ""
+    return f" ({named}{number(width)}{share}{f'; {setting} sets another' if setting else ''})"
+
+
+def mean_of(metric: str) -> str:
+    """Name the mean of a metric, which may be a mean by its own name."""
+    return metric if metric.startswith("mean ") else f"mean {metric}"
+
+
+def finding(
+    comparison: Comparison, metric: str, baseline: str = TUNED, setting: str = SETTING
+) -> str:
+    """Say what a comparison found, with its numbers, to follow where it was made.
+
+    Args:
+        comparison: the comparison.
+        metric: the name of what is compared.
+        baseline: what to call the baseline.
+        setting: where to set another margin.
+    """
     kind = "exact p" if comparison.p_value_exact else "p"
     p_value = f"{kind} = {comparison.p_value:.4g}"
     steps = comparison.sequential
@@ -44,13 +91,11 @@ def finding(comparison: Comparison, metric: str) -> str:
             f"fixed number of seeds is not valid here"
         )
     if not comparison.acted:
+        hint = "; look for a hook that is not handed over, or a strength of 0"
         return (
-            f"the idea did not act: every difference is exactly 0 ({p_value}); look for a hook "
-            f"that is not handed over, or a strength of 0"
+            f"the idea did not act: every difference is exactly 0 ({p_value})"
+            f"{hint if baseline == TUNED else ''}"
         )
-    outcome = OUTCOMES[comparison.outcome]
-    if comparison.negligible:
-        outcome += ", by a difference too small to matter"
     if comparison.delta_mean is None or comparison.intervals is None:
         lost = f"{comparison.baseline.diverged} baseline and {comparison.idea.diverged} idea runs"
         numbers = f"{lost} diverged, so ranks decide; {p_value}"
@@ -58,7 +103,7 @@ def finding(comparison: Comparison, metric: str) -> str:
         interval = comparison.intervals.t
         level = round(100 * (1 - comparison.alpha))
         numbers = (
-            f"mean {metric} {number(comparison.idea.mean)} against "
+            f"{mean_of(metric)} {number(comparison.idea.mean)} against "
             f"{number(comparison.baseline.mean)}, difference {comparison.delta_mean:+.4g} "
             f"({level} % interval {interval.low:+.4g} to {interval.high:+.4g}), "
             f"{comparison.idea_wins}/{comparison.n_pairs} wins, {p_value}"
@@ -66,7 +111,7 @@ def finding(comparison: Comparison, metric: str) -> str:
     if comparison.family_size > 1:
         corrected = f"{comparison.p_corrected:.4g}"
         numbers += f", corrected for {comparison.family_size} comparisons {corrected}"
-    return f"{outcome}: {numbers}"
+    return f"{outcome(comparison.to_dict(), baseline, setting)}: {numbers}"
 
 
 def sequence(used: Mapping[str, Any], primary: Comparison) -> str:
@@ -162,7 +207,7 @@ def limitations(bench: Bench, own: Sequence[str]) -> str:
     trained = f"one model ({named[0]})" if len(named) == 1 else f"models {', '.join(named)}"
     parts = [
         f"One track ({bench['track']}), {trained}, "
-        f"{config['training']['epochs']} epochs of Adam with batches of "
+        f"{counted(config['training']['epochs'], 'epoch')} of Adam with batches of "
         f"{config['training']['batch_size']}; {varied}.",
     ]
     if own_epochs := {

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from jaxbench import storage
 from jaxbench.base import JaxbenchError
+from jaxbench.counted import counted
 from jaxbench.judging import holm
 from jaxbench.reporting.schema import check_report
 from jaxbench.reporting.terminal import COLOURS, add_row, make_table, number, section
@@ -238,10 +239,11 @@ def render(studies: Studies, console: Console) -> None:
         row = [each.study, each.track, number(each.n), _gain(each), number(each.p)]
         cells = [*row, number(each.p_family), each.outcome, each.mechanism]
         add_row(table, cells, COLOURS.get(each.outcome, ""))
-    section(f"{count} studies in {studies.folder}", console, table)
+    section(f"{counted(count, 'study', 'studies')} in {studies.folder}", console, table)
+    of_all = f"for the primary comparisons of all {count} studies"
     console.print(
         f"gain: improvement of the mean over the tuned baseline; p of {count}: Holm's correction "
-        f"for the primary comparisons of all {count} studies."
+        f"{'for the one study' if count == 1 else of_all}."
     )
     for board in studies.leaderboards:
         table = make_table("", "idea", "study", "model", "score", "baseline", "gain %", "outcome")

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from jaxbench.counted import counted
 from jaxbench.reporting import strict_json
 from jaxbench.reporting.terminal import COLOURS, number
 
@@ -63,7 +64,7 @@ def summary(outcomes: Sequence[Outcome]) -> str:
         "refused": "refused for their config",
     }
     said = [f"{counts[state]} {words[state]}" for state in STATES if counts[state]]
-    return f"{len(outcomes)} studies: {', '.join(said) or 'none to run'}"
+    return f"{counted(len(outcomes), 'study', 'studies')}: {', '.join(said) or 'none to run'}"
 
 
 def sentence(outcome: Outcome, place: int, total: int) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jaxbench.counted import counted
 from jaxbench.judging import holm
 from jaxbench.reporting.studies import Study, row_of
 from jaxbench.reporting.terminal import COLOURS, add_row, make_table, number, section
@@ -126,7 +127,7 @@ def render(table: TrackTable, console: Console) -> None:
             number(each.p_family), row.outcome, each.mechanism,
         ]  # fmt: skip
         add_row(lines, cells, COLOURS.get(row.outcome, ""))
-    section(f"{table.study} on {count} tracks", console, lines)
+    section(f"{table.study} on {counted(count, 'track')}", console, lines)
     console.print(
         f"p of {count}: Holm's correction over the tracks' primary comparisons, by which the "
         f"outcomes are."

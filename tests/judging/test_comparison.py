@@ -175,6 +175,9 @@ def test_a_paired_spread_above_the_unpaired_one_is_warned_of():
     assert comparison.spread.correlation < -0.9
     assert comparison.spread.paired_sd > comparison.spread.unpaired_sd
     assert "above the unpaired one" in comparison.warnings[0]
+    assert "did not help, so check that both arms share data" in comparison.warnings[0]
+    (known,) = comparison.warnings_knowing("data and batch order")
+    assert known.endswith("did not help, although both arms share data and batch order.")
 
 
 @pytest.mark.parametrize("pairs", [2, 5, 8, 15, 25])

@@ -430,6 +430,28 @@ def test_unequal_tuning_is_found() -> None:
     assert texts == ["the tuning of idea is not reported, so parity cannot be checked"]
 
 
+def test_what_parity_added_is_no_unequal_tuning() -> None:
+    document = consistent()
+    bench = document["bench_report"]
+    for arm in (bench["baseline"], bench["arms"]["baseline"]):
+        arm["sweep"][0]["cfg"]["learning_rate"] = 0.0123
+    texts = [w.text for w in audited(document).weaknesses if w.kind == "unequal tuning"]
+    assert texts == ["the arms tried different values of learning_rate"]
+    # the idea tried two values at the other's one rate, so that the baseline got another rate
+    for arm in (bench["idea"], bench["arms"]["idea"]):
+        for place, trial in enumerate(arm["sweep"]):
+            trial["cfg"] = {"learning_rate": 0.003, "weight": float(place)}
+    for arm in (bench["baseline"], bench["arms"]["baseline"]):
+        for trial, rate in zip(arm["sweep"], (0.0123, 0.003), strict=True):
+            trial["cfg"] = {"learning_rate": rate}
+    assert "unequal tuning" in kinds(audited(document))
+    parity = bench["protocol"]["parity"]
+    parity["added"] = {"baseline": [dict(bench["baseline"]["sweep"][0]["cfg"])], "idea": []}
+    assert "unequal tuning" not in kinds(audited(document))
+    del bench["idea"]["sweep"][0], bench["arms"]["idea"]["sweep"][0]
+    assert "unequal tuning" in kinds(audited(document))
+
+
 def test_an_interior_optimum_is_not_flagged() -> None:
     document = consistent()
     for table in (document["bench_report"], document["bench_report"]["arms"]):
@@ -453,6 +475,11 @@ def test_a_paired_spread_above_the_unpaired_one_is_flagged() -> None:
     assert "paired spread above unpaired" not in kinds(audited(document))
     crossed = {"baseline": {"per_seed": [1, 2, 3, 4]}, "idea": {"per_seed": [4, 3, 2, 1.5]}}
     assert "paired spread above unpaired" in kinds(audited(crossed))
+    digests = {"baseline": {"data": "a"}, "idea": {"data": "a"}}
+    known = {"same_data": True, "same_initial_parameters": False, "digests": digests}
+    crossed |= {"pairing": known}
+    (said,) = (w.text for w in audited(crossed).weaknesses if w.kind.startswith("paired"))
+    assert said.endswith("did not help, although the arms share data by their digests")
 
 
 def test_a_ratio_that_one_predicts_better_is_vacuous_and_a_constant_one_saturated() -> None:
@@ -501,7 +528,10 @@ def test_everything_is_printed_and_strict_json() -> None:
     assert "more; --all prints them, --json too" in short
     assert "more; --all" not in whole
     assert len(whole.splitlines()) > len(short.splitlines())
-    assert short.index("Weak (") < short.index("Agrees (") < short.index("Cannot be checked (")
+    assert whole.index("Weak (") < whole.index("Agrees (") < whole.index("Cannot be checked (")
+    left = len(ours.by_status("unchecked"))
+    assert f"Cannot be checked: {left} numbers and labels; no more was read of" in short
+    assert dotted(ours.by_status("unchecked")[-1].place) not in short
     for each in ours.weaknesses:
         assert " ".join(each.text.split())[:60] in " ".join(short.split())
 

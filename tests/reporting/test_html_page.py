@@ -277,7 +277,7 @@ def test_diverged_runs_are_in_the_tables_and_not_in_the_figures(lost: set[int]) 
     words = Document(page.render(report)).words
     assert "runs diverged, so ranks decide" in words
     assert "0 0.004058 diverged \u2013" in words
-    assert ("1 seeds on which a run diverged are left out" in words) == (len(lost) == 1)
+    assert ("1 seed on which a run diverged is left out" in words) == (len(lost) == 1)
     assert ("these are the scores that there are" in words) == (len(lost) == 8)
 
 

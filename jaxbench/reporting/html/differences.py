@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from jaxbench.counted import counted
 from jaxbench.reporting.html.drawing import (
     IDEA,
     INK,
@@ -133,7 +134,7 @@ def rows_of(judged: Mapping[str, Any], unit: str, direction: str) -> list[list[s
         ("p, anytime-valid; makes the verdict", steps and number(steps["p_values"][-1])),
         (f"p, {kind}, {judged.get('test', 'sign flips')}{fixed}", number(judged["p_value"])),
         (
-            f"p, corrected for {judged.get('family_size', 1)} comparisons (Holm)",
+            f"p, corrected for {counted(judged.get('family_size', 1), 'comparison')} (Holm)",
             number(judged.get("p_corrected")),
         ),
         ("smallest attainable p", number(judged.get("attainable_p"))),

@@ -24,7 +24,7 @@ from jaxbench.reporting.html import (
 )
 from jaxbench.reporting.html.drawing import Drawing, embedded, style
 from jaxbench.reporting.html.quantities import interval, level, number, percent, signed
-from jaxbench.reporting.sentences import OUTCOMES, sentence
+from jaxbench.reporting.sentences import outcome, sentence
 
 if TYPE_CHECKING:
     import jinja2
@@ -134,10 +134,8 @@ def headline(judged: Mapping[str, Any], metric: Mapping[str, Any]) -> str:
     """Say in one sentence what came out."""
     if judged.get("acted") is False:
         return "The idea did not act: every difference is exactly 0."
-    outcome = OUTCOMES[judged["outcome"]]
-    said = outcome[0].upper() + outcome[1:]
-    if judged.get("negligible"):
-        said += ", by a difference too small to matter"
+    said = outcome(judged, setting="")
+    said = said[0].upper() + said[1:]
     ends = (judged.get("intervals") or {}).get("t")
     if judged["delta_mean"] is None or not ends:
         return f"{said}; runs diverged, so ranks decide (p = {number(judged['p_value'])})."

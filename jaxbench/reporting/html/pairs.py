@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from jaxbench.counted import counted
 from jaxbench.reporting.html.drawing import (
     BASELINE,
     IDEA,
@@ -56,16 +57,18 @@ def draw(bench: Mapping[str, Any]) -> Drawing | None:
     axes.grid(axis="y", linewidth=0.5, color=RULE)
     axes.set_axisbelow(True)
     lost = len(rows) - len(drawn)
+    are = "is" if lost == 1 else "are"
+    left_out = f" {counted(lost, 'seed')} on which a run diverged {are} left out." if lost else ""
     return Drawing(
         name="pairs",
         title="Scores of each seed",
         caption=(
             "A line joins the two arms' test scores on one seed: same data, same initial weights "
             "where the arms share them. Solid: the idea is better. Dashed: it is not. Diamonds are "
-            "means." + (f" {lost} seeds on which a run diverged are left out." if lost else "")
+            "means." + left_out
         ),
         alternative=(
-            f"Lines from baseline to idea for {len(drawn)} seeds; the idea is better on "
+            f"Lines from baseline to idea for {counted(len(drawn), 'seed')}; the idea is better on "
             f"{judged['idea_wins']} of {judged['n_pairs']}. Means: baseline "
             f"{number(arms[0]['mean'])}, idea {number(arms[1]['mean'])}; "
             f"{metric['direction']} is better."

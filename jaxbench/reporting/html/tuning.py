@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from jaxbench.counted import counted
 from jaxbench.reporting.html.drawing import (
     BASELINE,
     IDEA,
@@ -65,11 +66,12 @@ def draw(bench: Mapping[str, Any]) -> Drawing | None:
     )
     axes[0].legend(loc="best")
     chosen = "; ".join(f"{side} {chosen_text(arm)}" for side, arm in arms.items())
+    seeds = len(arms["baseline"]["sweep"][0]["per_seed"])
     return Drawing(
         name="tuning",
         title="Tuning of both arms",
         caption=(
-            f"Mean {split} score over {len(arms['baseline']['sweep'][0]['per_seed'])} seeds "
+            f"Mean {split} score over {counted(seeds, 'seed')} "
             f"\u00b1 one standard deviation, at the best setting of the other hyperparameters. "
             f"Ringed: chosen. A chosen value at the edge of its grid means that the grid does not "
             f"bracket the optimum. {_parity(bench)}"
