@@ -83,6 +83,8 @@ class Commands(click.Group):
             show_traceback()
             stop(f"error: {error}", getattr(error, "exit_code", 2))
         except (Exception, SystemExit) as error:
+            if isinstance(error.__context__, BrokenPipeError):  # rich ends so, and rightly
+                raise
             text = " ".join(f"{type(error).__name__}: {error}".split())
             hint = "" if show_traceback() else f" ({TRACEBACK}=1 shows the traceback)"
             stop(f"error: {text}{hint}", 1)
