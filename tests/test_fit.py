@@ -92,6 +92,15 @@ def test_a_bug_in_a_users_model_is_no_misfit(tmp_path: Path) -> None:
     assert "Models that fit" not in said
 
 
+def test_a_track_that_improves_in_no_direction_is_refused_with_its_file(tmp_path: Path) -> None:
+    source = Path(registry.load("tracks", "tabular").source_path).read_text()
+    (tmp_path / "mine.py").write_text(source.replace('"lower"', '"low"'))
+    assert refused(tmp_path, "mlp_tiny", "none", track="mine.py") == (
+        f"line 3: track.name: {tmp_path / 'mine.py'}: the direction of the metric of the track "
+        "tabular must be 'lower' or 'higher', but is 'low'; did you mean lower?"
+    )
+
+
 @pytest.mark.slow
 def test_every_model_says_what_it_reads_and_fits_some_track() -> None:
     """Tracks of files that the user brings are left out."""

@@ -12,13 +12,14 @@ from test_study import SMALL
 
 from jaxbench import config, hooks, registry, study
 from jaxbench.base import Intervention, Progress
+from jaxbench.causes import TRACED
 from jaxbench.training.engine import Engine
 from jaxbench.training.failures import TracingError
 
 HEAD = """
 import jax
 import jax.numpy as jnp
-import optax
+import numpy as np, optax
 from jaxbench.base import Finding, Hyper, Intervention, Phase, Signature
 
 """
@@ -53,6 +54,39 @@ WRONG = {
         "line 8, in loss_term of the intervention mine (`return ctx.hyper['wieght'] * "
         "outputs.mean()`): KeyError: there is no 'wieght'; did you mean weight? "
         "(ctx.hyper has learning_rate, weight)"
+    ),
+    f"{LOSS}\n    strength = 'wieght'\n    return (\n        ctx\n        .hyper[strength])": (
+        "line 10, in loss_term of the intervention mine (`ctx`): KeyError: there is no "
+        "'wieght'; did you mean weight? (ctx.hyper has learning_rate, weight)"
+    ),
+    f"{LOSS}\n    return params['kernal'].sum()": (
+        "line 8, in loss_term of the intervention mine (`return params['kernal'].sum()`): KeyError:"
+        " there is no 'kernal'; did you mean kernel? (params has "
+    ),
+    f"{LOSS}\n    return dict(a=params).pop('learning_rat')": (
+        "line 8, in loss_term of the intervention mine (`return dict(a=params).pop('learning_rat')`"
+        "): KeyError: 'learning_rat'"
+    ),
+    f"{LOSS}\n    return batch.y.mean()": (
+        "line 8, in loss_term of the intervention mine (`return batch.y.mean()`): AttributeError: "
+        "'Batch' object has no attribute 'y' (it has inputs, targets)"
+    ),
+    f"{LOSS}\n    return ctx.hyperr['weight']": (
+        "line 8, in loss_term of the intervention mine (`return ctx.hyperr['weight']`): "
+        "AttributeError: 'Context' object has no attribute 'hyperr'; did you mean hyper? (it has "
+        "key, hyper, model, "
+    ),
+    f"{LOSS}\n    return 1.0 if ctx.hyper['weight'] > 0 else 0.0": (
+        "line 8, in loss_term of the intervention mine (`return 1.0 if ctx.hyper['weight'] > 0 else"
+        f" 0.0`): TracerBoolConversionError: {TRACED}"
+    ),
+    f"{LOSS}\n    return float(outputs.mean())": (
+        "line 8, in loss_term of the intervention mine (`return float(outputs.mean())`): "
+        f"ConcretizationTypeError: {TRACED}"
+    ),
+    f"{LOSS}\n    return np.mean(np.asarray(outputs))": (
+        "line 8, in loss_term of the intervention mine (`return np.mean(np.asarray(outputs))`): "
+        f"TracerArrayConversionError: {TRACED}"
     ),
     f"{LOSS}\n    exit(0)": (
         "line 8, in loss_term of the intervention mine (`exit(0)`): SystemExit: 0"
@@ -126,6 +160,38 @@ def test_the_update_of_an_optimizer_must_keep_its_state(tmp_path: Path) -> None:
     said = failure(idea(tmp_path, wrong, given="wrap_optimizer=wrap_optimizer"))
     assert "line 7: wrap_optimizer (update) of the intervention mine must keep the shapes" in said
     assert said.endswith("made opt_state float32[3] instead of float32[2]")
+
+
+SCALED = """def wrap_optimizer(optimizer, ctx):
+    def update(updates, state, params=None, **extra):
+        scaled = {}
+        return optimizer.update(scaled, state, params, **extra)
+
+    return optax.GradientTransformationExtraArgs(optimizer.init, update)"""
+IN_UPDATE = {
+    "jax.tree.map(lambda leaf: leaf * ctx.hyper['wieght'], updates)": (
+        "KeyError: there is no 'wieght'; did you mean weight? (ctx.hyper has learning_rate, weight)"
+    ),
+    "{**updates, 'kernel': updates['kernel'][:2]}": (
+        "it must keep the shapes and types of updates, but made updates['kernel'] float32[2, 1] "
+        "instead of float32[3, 1]"
+    ),
+    "{**updates, 'bias': jnp.ones(1)}": (
+        "it must keep updates as it is, but added updates['bias'], float32[1]"
+    ),
+}
+
+
+@pytest.mark.parametrize("scaled", IN_UPDATE)
+def test_what_a_wrapped_optimizer_does_wrong_is_told_by_leaf_and_key(
+    tmp_path: Path, scaled: str
+) -> None:
+    said = failure(
+        idea(tmp_path, SCALED.replace("{}", scaled), given="wrap_optimizer=wrap_optimizer")
+    )
+    line = 9 if "wieght" in scaled else 10
+    assert f"line {line}, in wrap_optimizer (update) of the intervention mine (`" in said
+    assert said.endswith(IN_UPDATE[scaled])
 
 
 def test_what_cannot_be_differentiated_names_the_idea(tmp_path: Path) -> None:
