@@ -59,6 +59,11 @@ class Owner:
 
         return guard
 
+    def raised_in(self, error: BaseException) -> bool:
+        """Whether an exception passed through this file."""
+        frames = traceback.extract_tb(error.__traceback__)
+        return any(Path(frame.filename) == self.path for frame in frames)
+
     def raised(self, hook: str, error: BaseException) -> HookError:
         """Say where in the file an exception came from, and what it was."""
         frames = traceback.extract_tb(error.__traceback__)
