@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import jax.numpy as jnp
+import numpy as np
 import pytest
 from factories import cpu_layout, runs_of, small_recipe
 from test_study import SMALL
 
-from jaxbench import config, hooks, registry, study
-from jaxbench.base import Intervention, Progress
+from jaxbench import config, explanation, hooks, registry, study
+from jaxbench.base import Intervention, Progress, Signature
 from jaxbench.causes import TRACED
 from jaxbench.training.engine import Engine
 from jaxbench.training.failures import TracingError
+from jaxbench.training.runs import Measurement
 
 HEAD = """
 import jax
@@ -261,7 +265,73 @@ def test_a_hook_that_makes_every_run_diverge_is_named(tmp_path: Path, hook: str)
         outcome(tmp_path, hook, given=f"{name}={name}" if name else "")
     said = str(caught.value)
     assert said.startswith(f"{tmp_path / 'mine.py'}, {NOT_FINITE[hook]}")
-    assert "arms.idea: all 2 configurations have a run that diverged" in said
+    assert "(arms.idea: all 2 configurations have a run that diverged" in said
+    assert said.endswith("so none can be selected.)")
+
+
+@pytest.mark.parametrize(("split", "part"), [("train", "targets"), ("test", "inputs")])
+def test_data_that_are_not_finite_are_the_tracks_fault(split: str, part: str) -> None:
+    recipe = small_recipe()
+
+    def generate(key: Any) -> Any:
+        made = recipe.track.generate(key)
+        batch = getattr(made, split)
+        lost = getattr(batch, part).at[1].set(jnp.nan)
+        return made._replace(**{split: batch._replace(**{part: lost})})
+
+    track = dataclasses.replace(recipe.track, generate=generate)
+    engine = Engine(layout=cpu_layout(1, slots=2))
+    [trained] = engine.train(runs_of(dataclasses.replace(recipe, track=track), 1))
+    cause = engine.cause_of_divergence(trained)
+    assert cause is not None
+    assert (cause.name, cause.owner) == ("generate", f"track {track.name}")
+    assert cause.text.startswith("must make finite data, but ")
+    assert cause.text.endswith(f" numbers are NaN or infinite in {split}.{part} of seed 0")
+
+
+def test_a_loss_that_is_not_finite_is_the_tracks_fault() -> None:
+    recipe = small_recipe()
+    track = dataclasses.replace(recipe.track, loss=lambda outputs, _: jnp.log(0.0 * outputs).mean())
+    engine = Engine(layout=cpu_layout(1, slots=2))
+    [trained] = engine.train(runs_of(dataclasses.replace(recipe, track=track), 1))
+    cause = engine.cause_of_divergence(trained)
+    assert cause is not None
+    assert (cause.name, cause.owner) == ("loss", f"track {track.name}")
+    assert cause.text.startswith("must be finite, but is -inf at the initial parameters of seed 0")
+
+
+IN_SIGNATURE = {
+    "Finding(True, {}, 0.0, str(samples['nrom']))": (
+        "line 8, in the signature grows of the intervention mine (`return Finding(True, {}, 0.0, "
+        "str(samples['nrom']))`): a signature reads the quantity 'nrom', which was not measured; "
+        "did you mean norm? there are norm. Return it from"
+    ),
+    "dict(passed=True)": (
+        "line 7: the signature grows of the intervention mine: evaluate must return a "
+        "jaxbench.base.Finding, but returned a dict"
+    ),
+    "Finding(samples['norm'] > 0, {}, 0.0, '')": (
+        "line 7: the signature grows of the intervention mine: evaluate must return a Finding whose"
+        " `passed` is True, False or None, but it is a ndarray"
+    ),
+}
+
+
+@pytest.mark.parametrize("returned", IN_SIGNATURE)
+def test_a_wrong_signature_is_told_with_its_name_and_place(tmp_path: Path, returned: str) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(f"{HEAD}def evaluate(samples):\n    return {returned}\n")
+    evaluate = registry._import_file("interventions", path).evaluate
+    rule = Signature(
+        name="grows", claim="", formula="", tolerance={}, evaluate=evaluate, pool=("idea",)
+    )
+    recipe = small_recipe(Intervention(name="mine", summary="", signatures=(rule,)))
+    plan: Any = SimpleNamespace(arms={"idea": SimpleNamespace(recipe=recipe)})
+    measured = {("idea", "idea"): [Measurement({"norm": np.ones(())}, {})] * 2}
+    with pytest.raises(hooks.HookError) as caught:
+        explanation.judged(plan, "idea", rule, {"idea": [("idea", "idea")]}, measured)
+    assert str(caught.value).startswith(f"{path}, {IN_SIGNATURE[returned]}")
+    assert caught.value.exit_code == 1
 
 
 def test_a_signature_that_raises_is_told_with_its_place(tmp_path: Path) -> None:
