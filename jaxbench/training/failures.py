@@ -124,7 +124,7 @@ def _first_step(program: Program, consts: Any, run: RunInput) -> tuple[Any, ...]
     batch = jax.tree.map(lambda leaf: leaf[: recipe.schedule.batch_size], fixed.data.train)
     step = jnp.zeros((), jnp.int32)
 
-    def objective(params: Any) -> tuple[Any, tuple[Any, Any]]:
+    def objective(params: Any) -> tuple[Any, tuple[Any, Any, Any]]:
         outputs, intermediates = ctx.model.apply(
             params, batch.inputs, ctx=ctx, state=carry.state, key=ctx.key
         )
