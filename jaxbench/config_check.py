@@ -78,7 +78,7 @@ def resolve(
             plain, quick_table = (on_track(each, value, plain) for each in (plain, quick_table))
     checks = {
         use: Check(changed_document(plain, quick_table if use else {}, assignments), origin)
-        for use in {quick, bool(quick_table)}
+        for use in {quick, False, bool(quick_table)}
     }
     if not problems and not checks[quick].problems:
         checks[quick].fits()
@@ -86,6 +86,8 @@ def resolve(
     for use, check in checks.items():
         for place, problem in check.problems.items():
             in_quick = use and contains(quick_table, place) and place not in changed
+            if quick and not use and replaced(plain, quick_table, place) and place not in changed:
+                problems.setdefault(place, problem)
             if place in problems:
                 if in_quick and not contains(plain, place):
                     del problems[place]
@@ -166,6 +168,17 @@ def changed_document(
     return result
 
 
+def replaced(plain: dict[str, Any], quick: Any, place: Place) -> bool:
+    """Whether the quick table hides this value of the document behind one of its own."""
+    for part in place:
+        if not isinstance(quick, dict):
+            break
+        if part not in quick:
+            return False
+        quick = quick[part]
+    return contains(plain, place) and not isinstance(quick, dict)
+
+
 def on_track(table: dict[str, Any], name: Any, document: Mapping[str, Any]) -> dict[str, Any]:
     """Leave out the options of the document's track where another one takes its place."""
     track = document.get("track")
@@ -188,6 +201,7 @@ class Check:
         self.document = self.sweep.document
         self.base_folder = origin.base_folder
         self.problems: dict[Place, str] = dict(self.sweep.problems)
+        self.broken: dict[str, Place] = {}
         self.sources: dict[str, str] = {}
         self.config: Config | None = None
         self.track: Any = None
@@ -238,6 +252,10 @@ class Check:
             return None
         try:
             found = registry.load(kind, name, self.base_folder)
+        except registry.ImportFailedError as error:
+            self.broken.setdefault(str(error), place)  # one problem, however many arms name it
+            self.problem(self.broken[str(error)], str(error))
+            return None
         except JaxbenchError as error:
             self.problem(place, str(error))
             return None

@@ -97,7 +97,11 @@ def explain(
             found[place] = f"{head} or {text.removeprefix('expected ')}, got {tail}"
             continue
         found[place] = text
-        if kind != "value_error":
+        if place == ("comparisons",) and isinstance(each["input"], dict):
+            found[place] = (
+                "expected a list of tables, got one table; write [[comparisons]] above it"
+            )
+        elif kind != "value_error":
             found[place] += f", got {shown(each['input'])}"
         if kind == "literal_error" and isinstance(each["input"], str):
             found[place] += nearest(each["input"], re.findall("'(.*?)'", each["ctx"]["expected"]))

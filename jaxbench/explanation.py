@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from jaxbench import hooks, judging
+from jaxbench import causes, hooks, judging
 from jaxbench.base import JaxbenchError, Signature
 from jaxbench.config import Comparison
 from jaxbench.plan import Plan
@@ -220,11 +220,14 @@ def judged(
     }
     try:
         result = judging.judge(signature, trained, at_start)
-    except JaxbenchError:
-        raise
     except Exception as error:
         intervention = plan.arms[idea].recipe.intervention.name
         owner = hooks.Owner("intervention", intervention, hooks.file_of(signature.evaluate))
+        if not owner.raised_in(error):
+            place = hooks.place_of(signature.evaluate)
+            raise hooks.HookError(
+                f"{place}: the signature {signature.name} of {owner}: {causes.said(error)}"
+            ) from error
         raise owner.raised(f"the signature {signature.name}", error) from error
     if result.rule_digest != plan.rule_digests[idea][result.name]:
         raise JaxbenchError(

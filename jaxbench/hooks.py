@@ -12,18 +12,19 @@ import inspect
 import linecache
 import traceback
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from jaxbench.base import Context, Intervention, JaxbenchError, Model, Track
+from jaxbench.causes import said
 from jaxbench.nearest import nearest
 
 Check = Callable[[tuple[Any, ...], Any], str | None]
 """`(arguments, result) -> what is wrong with the result`, or None."""
 
-LONGEST = 300
-"""Characters of an exception's text that are shown."""
+DIRECTIONS = ("lower", "higher")
+"""In which a score can improve."""
 
 
 class HookError(JaxbenchError):
@@ -50,7 +51,7 @@ class Owner:
             except JaxbenchError:
                 raise
             except (Exception, SystemExit) as error:
-                raise self.raised(name, error, arguments) from error
+                raise self.raised(name, error) from error
             wrong = check(arguments, result) if check else None
             if wrong:
                 raise HookError(f"{place_of(function, self.path)}: {name} of {self} {wrong}")
@@ -58,7 +59,12 @@ class Owner:
 
         return guard
 
-    def raised(self, hook: str, error: BaseException, arguments: Sequence[Any] = ()) -> HookError:
+    def raised_in(self, error: BaseException) -> bool:
+        """Whether an exception passed through this file."""
+        frames = traceback.extract_tb(error.__traceback__)
+        return any(Path(frame.filename) == self.path for frame in frames)
+
+    def raised(self, hook: str, error: BaseException) -> HookError:
         """Say where in the file an exception came from, and what it was."""
         frames = traceback.extract_tb(error.__traceback__)
         own = [frame for frame in frames if Path(frame.filename) == self.path]
@@ -67,7 +73,7 @@ class Owner:
         code = linecache.getline(frame.filename, frame.lineno or 0).strip()
         at = f"{_named(frame.filename)}, line {frame.lineno}"
         quoted = f" (`{code}`)" if code else ""
-        return HookError(f"{at}, in {hook} of {self}{quoted}: {_said(error, arguments)}")
+        return HookError(f"{at}, in {hook} of {self}{quoted}: {said(error)}")
 
     def __str__(self) -> str:
         return f"the {self.kind} {self.name}"
@@ -109,10 +115,14 @@ def guarded(built: Any, path: Path) -> Any:
     """
     if isinstance(built, Track):
         owner = Owner("track", built.name, path)
+        _check_direction(owner, "metric", getattr(built.metric, "direction", None))
         return _replaced(owner, built, TRACK_HOOKS)
     if isinstance(built, Model):
         return _replaced(Owner("model", built.name, path), built, MODEL_HOOKS)
     owner = Owner("intervention", built.name, path)
+    for endpoint in built.endpoints:
+        if endpoint.direction is not None:
+            _check_direction(owner, f"endpoint {endpoint.name!r}", endpoint.direction)
     phases = tuple(
         phase._replace(surgery=owner.hook("surgery", phase.surgery, _is_carry))
         if phase.surgery is not None
@@ -125,6 +135,15 @@ def guarded(built: Any, path: Path) -> Any:
     if not _is_default(built, "wrap_optimizer"):
         changed["wrap_optimizer"] = _guarded_optimizer(owner, built)
     return dataclasses.replace(_replaced(owner, built, INTERVENTION_HOOKS), **changed)
+
+
+def _check_direction(owner: Owner, of: str, direction: str | None) -> None:
+    """Refuse a direction in which no score can improve."""
+    if direction not in DIRECTIONS:
+        raise JaxbenchError(
+            f"{owner.path}: the direction of the {of} of {owner} must be 'lower' or 'higher', but "
+            f"is {direction!r}{nearest(str(direction), DIRECTIONS)}"
+        )
 
 
 def _replaced(owner: Owner, built: Any, checks: Mapping[str, Check | None]) -> Any:
@@ -165,13 +184,31 @@ def _guarded_optimizer(owner: Owner, intervention: Intervention) -> Any:
     def wrap_optimizer(optimizer: Any, ctx: Context) -> Any:
         import optax
 
-        wrapped = optax.with_extra_args_support(wrap(optimizer, ctx))
+        wrapped = optax.with_extra_args_support(wrap(_telling_of_leaves(optimizer, ctx), ctx))
         return optax.GradientTransformationExtraArgs(
             owner.hook("wrap_optimizer (init)", wrapped.init),
             owner.hook("wrap_optimizer (update)", wrapped.update, _is_update),
         )
 
     return wrap_optimizer
+
+
+def _telling_of_leaves(optimizer: Any, ctx: Context) -> Any:
+    """Give the same optimizer; where it fails on updates unlike the parameters, it says which leaf.
+
+    It works on one vector of all parameters, so that its own text would name no leaf.
+    """
+
+    def update(updates: Any, *arguments: Any, **named: Any) -> Any:
+        try:
+            return optimizer.update(updates, *arguments, **named)
+        except (TypeError, ValueError) as error:
+            wrong = _same("updates", ctx.params0, updates)
+            if wrong is None:
+                raise
+            raise ValueError(f"it {wrong}") from error
+
+    return optimizer._replace(update=update)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -326,18 +363,3 @@ def shown(value: Any) -> str:
     if isinstance(value, tuple | list | dict):
         return f"a {type(value).__name__} of {len(value)}"
     return f"a {type(value).__name__}"
-
-
-def _said(error: BaseException, arguments: Sequence[Any]) -> str:
-    """Write an exception in one line; of a key that is no hyperparameter, name the nearest."""
-    if isinstance(error, KeyError) and error.args and isinstance(error.args[0], str):
-        name = error.args[0]
-        for each in arguments:
-            if isinstance(each, Context) and name not in each.hyper:
-                names = list(each.hyper)
-                return (
-                    f"KeyError: there is no {name!r}{nearest(name, names)}"
-                    f" (ctx.hyper has {', '.join(names)})"
-                )
-    text = " ".join(f"{type(error).__name__}: {error}".split())
-    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."

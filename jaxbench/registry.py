@@ -36,6 +36,10 @@ Kind = Literal["tracks", "models", "interventions"]
 KINDS: tuple[Kind, ...] = ("tracks", "models", "interventions")
 
 
+class ImportFailedError(JaxbenchError):
+    """A component's file raises when it is imported."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Component:
     """A track, model or intervention that was found: its `build`, and where it comes from."""
@@ -231,10 +235,11 @@ def _guarded(
         frames = traceback.extract_tb(error.__traceback__)
         own = [frame for frame in frames if path and frame.filename == str(path)] or frames
         where = f"{own[-1].filename}, line {own[-1].lineno}"
+        text = str(error)
         if isinstance(error, SyntaxError) and error.filename:
-            where = f"{error.filename}, line {error.lineno}"
-        raise JaxbenchError(
-            f"the {singular} {name!r} cannot be imported: {type(error).__name__}: {error} ({where})"
+            where, text = f"{error.filename}, line {error.lineno}", error.msg
+        raise ImportFailedError(
+            f"the {singular} {name!r} cannot be imported: {type(error).__name__}: {text} ({where})"
         ) from error
 
 

@@ -21,10 +21,12 @@ from jaxbench.explanation import (
     measure_arms,
     to_be_measured,
 )
+from jaxbench.judging.selection import ADVICE
 from jaxbench.plan import Plan, key_of, make_plan
 from jaxbench.reporting.provenance import tree_digest
 from jaxbench.reporting.report import make_report
 from jaxbench.training.engine import Engine
+from jaxbench.training.failures import not_finite
 from jaxbench.training.gradient_cost import MULTIPLES, GradientCost, gradient_costs
 from jaxbench.training.runs import Measurement, TrainedRun
 from jaxbench.training.timing import Timing, time_units_left
@@ -298,9 +300,8 @@ def divergence(
     cause = trainer.engine.cause_of_divergence(lost[0]) if lost else None
     if cause is None:
         return JaxbenchError(text)
-    name = lost[0].run.recipe.intervention.name
-    hook = f"{hooks.place_of(cause.hook)}: {cause.name} of the intervention {name}"
-    return hooks.HookError(f"{hook} {cause.text} ({text})")
+    hook = f"{hooks.place_of(cause.hook)}: {cause.name} of the {cause.owner}"
+    return hooks.HookError(f"{hook} {cause.text} ({text.removesuffix(f' {ADVICE}')})")
 
 
 def values_beyond(plan: Plan, tunings: Mapping[str, Tuning]) -> dict[str, list[float]]:
@@ -337,6 +338,14 @@ def look_at_data(
                 "data": tree_digest([start.data for start in starts]),
                 "initial_parameters": tree_digest([start.params0 for start in starts]),
             }
+            for start, trained in zip(starts, evaluated[arm], strict=True):
+                wrong = None if trained.diverged_at is None else not_finite(start.data)
+                if wrong is not None:
+                    place = f"{hooks.place_of(plan.track.generate)}: generate of the track"
+                    raise hooks.HookError(
+                        f"{place} {plan.track.name} must make finite data, but {wrong} of seed "
+                        f"{trained.run.seed}"
+                    )
             if not references:
                 scores = [plan.track.references(start.data) for start in starts]
                 references = {name: [score[name] for score in scores] for name in scores[0]}

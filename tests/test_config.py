@@ -489,6 +489,24 @@ def test_a_table_of_the_wrong_kind_is_told_as_such(part: str, wrong: str) -> Non
 
 
 @pytest.mark.usefixtures("folder")
+def test_quick_does_not_hide_what_is_wrong_behind_it(folder: Path) -> None:
+    said = refusal(changed("epochs = 3", 'epochs = "20"'), quick=True)
+    assert said == 'bad.toml, line 12: training.epochs: expected an integer, got "20"'
+
+
+def test_quick_is_not_refused_for_what_only_the_full_study_could_not_do(folder: Path) -> None:
+    Path("good.toml").write_text(GOOD + "[quick.protocol]\nseeds = 2\n")
+    found = load("good.toml", [("protocol.max_seeds", "3")], quick=True)
+    assert found.protocol.max_seeds == 3
+
+
+def test_one_pair_of_brackets_around_comparisons_is_told(folder: Path) -> None:
+    table = '[comparisons]\nidea = "idea"\nbaseline = "baseline"\nrole = "primary"\n'
+    assert refusal(GOOD + table).endswith(
+        "comparisons: expected a list of tables, got one table; write [[comparisons]] above it"
+    )
+
+
 def test_quick_needs_a_table() -> None:
     without = changed("[quick.training]\nepochs = 1\n", "")
     assert "quick: missing: --quick needs this table" in refusal(without, quick=True)

@@ -69,7 +69,11 @@ def test_an_idea_that_its_model_cannot_carry_is_refused(tmp_path: Path) -> None:
         ("x = 1\n", r"track.name: .*mine.py has no function 'build': a file of tracks defines"),
         ("def build():\n    return 3\n", "track.name: 'mine' builds no Track, but a int; name"),
         ("def build():\n    return 1 / 0\n", "track.name: mine.build: ZeroDivisionError"),
-        ("def build(:\n", r"track.name: the track 'mine.py' cannot be imported: Synt.*line 1\)"),
+        (
+            "def build(:\n",
+            r"track.name: the track 'mine.py' cannot be imported: SyntaxError: "
+            r"[^()]*\([^()]*mine.py, line 1\)$",
+        ),
     ],
 )
 def test_a_file_of_another_kind_is_refused_with_its_place(
@@ -90,6 +94,26 @@ def test_a_bug_in_a_users_model_is_no_misfit(tmp_path: Path) -> None:
     said = refused(tmp_path, "mine.py", "none")
     assert "in init of the model mlp_tiny (`return nothing`): NameError: name 'nothing' is" in said
     assert "Models that fit" not in said
+
+
+def test_a_file_that_both_arms_name_is_told_of_once(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("import no_such_module\n")
+    text = STUDY.replace('"none"', '"mine.py"').format(model="mlp_tiny", idea="mine.py")
+    (tmp_path / "study.toml").write_text(text)
+    with pytest.raises(config.ConfigError) as caught:
+        config.load(tmp_path / "study.toml")
+    said = str(caught.value).removeprefix(f"{tmp_path / 'study.toml'}, ")
+    assert said.startswith("line 9: arms.baseline.intervention: the intervention 'mine.py' cannot ")
+    assert said.count("no_such_module") == 1
+
+
+def test_a_track_that_improves_in_no_direction_is_refused_with_its_file(tmp_path: Path) -> None:
+    source = Path(registry.load("tracks", "tabular").source_path).read_text()
+    (tmp_path / "mine.py").write_text(source.replace('"lower"', '"low"'))
+    assert refused(tmp_path, "mlp_tiny", "none", track="mine.py") == (
+        f"line 3: track.name: {tmp_path / 'mine.py'}: the direction of the metric of the track "
+        "tabular must be 'lower' or 'higher', but is 'low'; did you mean lower?"
+    )
 
 
 @pytest.mark.slow

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import jax.numpy as jnp
+import numpy as np
 import pytest
 from factories import cpu_layout, runs_of, small_recipe
 from test_study import SMALL
 
-from jaxbench import config, hooks, registry, study
-from jaxbench.base import Intervention, Progress
+from jaxbench import config, explanation, hooks, registry, study
+from jaxbench.base import Intervention, Progress, Signature
+from jaxbench.causes import TRACED
 from jaxbench.training.engine import Engine
 from jaxbench.training.failures import TracingError
+from jaxbench.training.runs import Measurement
 
 HEAD = """
 import jax
 import jax.numpy as jnp
-import optax
+import numpy as np, optax
 from jaxbench.base import Finding, Hyper, Intervention, Phase, Signature
 
 """
@@ -53,6 +58,39 @@ WRONG = {
         "line 8, in loss_term of the intervention mine (`return ctx.hyper['wieght'] * "
         "outputs.mean()`): KeyError: there is no 'wieght'; did you mean weight? "
         "(ctx.hyper has learning_rate, weight)"
+    ),
+    f"{LOSS}\n    strength = 'wieght'\n    return (\n        ctx\n        .hyper[strength])": (
+        "line 10, in loss_term of the intervention mine (`ctx`): KeyError: there is no "
+        "'wieght'; did you mean weight? (ctx.hyper has learning_rate, weight)"
+    ),
+    f"{LOSS}\n    return params['kernal'].sum()": (
+        "line 8, in loss_term of the intervention mine (`return params['kernal'].sum()`): KeyError:"
+        " there is no 'kernal'; did you mean kernel? (params has "
+    ),
+    f"{LOSS}\n    return dict(a=params).pop('learning_rat')": (
+        "line 8, in loss_term of the intervention mine (`return dict(a=params).pop('learning_rat')`"
+        "): KeyError: 'learning_rat'"
+    ),
+    f"{LOSS}\n    return batch.y.mean()": (
+        "line 8, in loss_term of the intervention mine (`return batch.y.mean()`): AttributeError: "
+        "'Batch' object has no attribute 'y' (it has inputs, targets)"
+    ),
+    f"{LOSS}\n    return ctx.hyperr['weight']": (
+        "line 8, in loss_term of the intervention mine (`return ctx.hyperr['weight']`): "
+        "AttributeError: 'Context' object has no attribute 'hyperr'; did you mean hyper? (it has "
+        "key, hyper, model, "
+    ),
+    f"{LOSS}\n    return 1.0 if ctx.hyper['weight'] > 0 else 0.0": (
+        "line 8, in loss_term of the intervention mine (`return 1.0 if ctx.hyper['weight'] > 0 else"
+        f" 0.0`): TracerBoolConversionError: {TRACED}"
+    ),
+    f"{LOSS}\n    return float(outputs.mean())": (
+        "line 8, in loss_term of the intervention mine (`return float(outputs.mean())`): "
+        f"ConcretizationTypeError: {TRACED}"
+    ),
+    f"{LOSS}\n    return np.mean(np.asarray(outputs))": (
+        "line 8, in loss_term of the intervention mine (`return np.mean(np.asarray(outputs))`): "
+        f"TracerArrayConversionError: {TRACED}"
     ),
     f"{LOSS}\n    exit(0)": (
         "line 8, in loss_term of the intervention mine (`exit(0)`): SystemExit: 0"
@@ -128,6 +166,38 @@ def test_the_update_of_an_optimizer_must_keep_its_state(tmp_path: Path) -> None:
     assert said.endswith("made opt_state float32[3] instead of float32[2]")
 
 
+SCALED = """def wrap_optimizer(optimizer, ctx):
+    def update(updates, state, params=None, **extra):
+        scaled = {}
+        return optimizer.update(scaled, state, params, **extra)
+
+    return optax.GradientTransformationExtraArgs(optimizer.init, update)"""
+IN_UPDATE = {
+    "jax.tree.map(lambda leaf: leaf * ctx.hyper['wieght'], updates)": (
+        "KeyError: there is no 'wieght'; did you mean weight? (ctx.hyper has learning_rate, weight)"
+    ),
+    "{**updates, 'kernel': updates['kernel'][:2]}": (
+        "it must keep the shapes and types of updates, but made updates['kernel'] float32[2, 1] "
+        "instead of float32[3, 1]"
+    ),
+    "{**updates, 'bias': jnp.ones(1)}": (
+        "it must keep updates as it is, but added updates['bias'], float32[1]"
+    ),
+}
+
+
+@pytest.mark.parametrize("scaled", IN_UPDATE)
+def test_what_a_wrapped_optimizer_does_wrong_is_told_by_leaf_and_key(
+    tmp_path: Path, scaled: str
+) -> None:
+    said = failure(
+        idea(tmp_path, SCALED.replace("{}", scaled), given="wrap_optimizer=wrap_optimizer")
+    )
+    line = 9 if "wieght" in scaled else 10
+    assert f"line {line}, in wrap_optimizer (update) of the intervention mine (`" in said
+    assert said.endswith(IN_UPDATE[scaled])
+
+
 def test_what_cannot_be_differentiated_names_the_idea(tmp_path: Path) -> None:
     loop = "jax.lax.while_loop(lambda x: x < 9.0, lambda x: 2.0 * x, outputs.mean() ** 2 + 1.0)"
     recipe = small_recipe(idea(tmp_path, f"{LOSS}\n    return {loop}"))
@@ -195,7 +265,73 @@ def test_a_hook_that_makes_every_run_diverge_is_named(tmp_path: Path, hook: str)
         outcome(tmp_path, hook, given=f"{name}={name}" if name else "")
     said = str(caught.value)
     assert said.startswith(f"{tmp_path / 'mine.py'}, {NOT_FINITE[hook]}")
-    assert "arms.idea: all 2 configurations have a run that diverged" in said
+    assert "(arms.idea: all 2 configurations have a run that diverged" in said
+    assert said.endswith("so none can be selected.)")
+
+
+@pytest.mark.parametrize(("split", "part"), [("train", "targets"), ("test", "inputs")])
+def test_data_that_are_not_finite_are_the_tracks_fault(split: str, part: str) -> None:
+    recipe = small_recipe()
+
+    def generate(key: Any) -> Any:
+        made = recipe.track.generate(key)
+        batch = getattr(made, split)
+        lost = getattr(batch, part).at[1].set(jnp.nan)
+        return made._replace(**{split: batch._replace(**{part: lost})})
+
+    track = dataclasses.replace(recipe.track, generate=generate)
+    engine = Engine(layout=cpu_layout(1, slots=2))
+    [trained] = engine.train(runs_of(dataclasses.replace(recipe, track=track), 1))
+    cause = engine.cause_of_divergence(trained)
+    assert cause is not None
+    assert (cause.name, cause.owner) == ("generate", f"track {track.name}")
+    assert cause.text.startswith("must make finite data, but ")
+    assert cause.text.endswith(f" numbers are NaN or infinite in {split}.{part} of seed 0")
+
+
+def test_a_loss_that_is_not_finite_is_the_tracks_fault() -> None:
+    recipe = small_recipe()
+    track = dataclasses.replace(recipe.track, loss=lambda outputs, _: jnp.log(0.0 * outputs).mean())
+    engine = Engine(layout=cpu_layout(1, slots=2))
+    [trained] = engine.train(runs_of(dataclasses.replace(recipe, track=track), 1))
+    cause = engine.cause_of_divergence(trained)
+    assert cause is not None
+    assert (cause.name, cause.owner) == ("loss", f"track {track.name}")
+    assert cause.text.startswith("must be finite, but is -inf at the initial parameters of seed 0")
+
+
+IN_SIGNATURE = {
+    "Finding(True, {}, 0.0, str(samples['nrom']))": (
+        "line 8, in the signature grows of the intervention mine (`return Finding(True, {}, 0.0, "
+        "str(samples['nrom']))`): a signature reads the quantity 'nrom', which was not measured; "
+        "did you mean norm? there are norm. Return it from"
+    ),
+    "dict(passed=True)": (
+        "line 7: the signature grows of the intervention mine: evaluate must return a "
+        "jaxbench.base.Finding, but returned a dict"
+    ),
+    "Finding(samples['norm'] > 0, {}, 0.0, '')": (
+        "line 7: the signature grows of the intervention mine: evaluate must return a Finding whose"
+        " `passed` is True, False or None, but it is a ndarray"
+    ),
+}
+
+
+@pytest.mark.parametrize("returned", IN_SIGNATURE)
+def test_a_wrong_signature_is_told_with_its_name_and_place(tmp_path: Path, returned: str) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(f"{HEAD}def evaluate(samples):\n    return {returned}\n")
+    evaluate = registry._import_file("interventions", path).evaluate
+    rule = Signature(
+        name="grows", claim="", formula="", tolerance={}, evaluate=evaluate, pool=("idea",)
+    )
+    recipe = small_recipe(Intervention(name="mine", summary="", signatures=(rule,)))
+    plan: Any = SimpleNamespace(arms={"idea": SimpleNamespace(recipe=recipe)})
+    measured = {("idea", "idea"): [Measurement({"norm": np.ones(())}, {})] * 2}
+    with pytest.raises(hooks.HookError) as caught:
+        explanation.judged(plan, "idea", rule, {"idea": [("idea", "idea")]}, measured)
+    assert str(caught.value).startswith(f"{path}, {IN_SIGNATURE[returned]}")
+    assert caught.value.exit_code == 1
 
 
 def test_a_signature_that_raises_is_told_with_its_place(tmp_path: Path) -> None:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from jaxtyping import Bool
     from numpy.typing import ArrayLike
 
+ADVICE = "Lower the learning rates of the grid."
+"""What to do where every configuration diverges and nothing else made it."""
+
 V1_BASELINE_SEEDS = 4
 
 V1_ASYMMETRY = (
@@ -70,7 +73,7 @@ def select(scores: ArrayLike, direction: Direction) -> Selection:
     if barred.all():
         raise JaxbenchError(
             f"all {len(table)} configurations have a run that diverged on the tuning seeds, so "
-            f"none can be selected. Lower the learning rates of the grid."
+            f"none can be selected. {ADVICE}"
         )
     means = np.where(lost, 0.0, table).mean(axis=1)
     ranked = np.where(barred, -np.inf, better * means)

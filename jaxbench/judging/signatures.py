@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import hashlib
 import inspect
 import json
@@ -68,8 +69,10 @@ class _Measured(dict[str, np.ndarray]):
     """Measured quantities that name what is missing."""
 
     def __missing__(self, quantity: str) -> np.ndarray:
+        near = difflib.get_close_matches(str(quantity), list(self), n=1, cutoff=0.55)
         raise JaxbenchError(
-            f"a signature reads the quantity {quantity!r}, which was not measured; there are "
+            f"a signature reads the quantity {quantity!r}, which was not measured"
+            f"{f'; did you mean {near[0]}?' if near else ';'} there are "
             f"{', '.join(sorted(self)) or 'none'}. Return it from `measure` or `measure_host`."
         )
 
@@ -95,12 +98,12 @@ def judge(
         JaxbenchError: an arm or a quantity that the signature reads was not measured.
     """
     pooled = _pool(signature.pool, arms, "trained")
-    subject = signature.evaluate(pooled)
+    subject = _finding(signature, pooled)
     sets: dict[str, Samples] = {"idea": pooled}
     null = None
     if signature.null is not None:
         sets["null"] = _Measured(signature.null(pooled))
-        null = signature.evaluate(sets["null"])
+        null = _finding(signature, sets["null"])
     controls: dict[str, Finding] = {}
     for control in signature.controls:
         if control == "untrained":
@@ -108,7 +111,7 @@ def judge(
             samples = _pool(given or signature.pool, untrained, "untrained")
         else:
             samples = _Measured(_arm(arms, control, "trained"))
-        controls[control] = signature.evaluate(samples)
+        controls[control] = _finding(signature, samples)
         sets[control] = samples
     skill = None if null is None else _skill(subject.error, null.error)
     state, reason = _state(signature, subject, null, controls, skill)
@@ -196,6 +199,25 @@ def _plain(value: Any) -> bool:
     if isinstance(value, tuple):
         return all(_plain(item) for item in value)
     return isinstance(value, bool | int | float | str | None)
+
+
+def _finding(signature: Signature, samples: Samples) -> Finding:
+    """Evaluate a signature, refusing what is no finding.
+
+    Raises:
+        JaxbenchError: `evaluate` returned something else.
+    """
+    found: Any = signature.evaluate(samples)
+    if not isinstance(found, Finding):
+        raise JaxbenchError(
+            f"evaluate must return a jaxbench.base.Finding, but returned a {type(found).__name__}"
+        )
+    if not isinstance(found.passed, bool | np.bool_ | None):
+        raise JaxbenchError(
+            f"evaluate must return a Finding whose `passed` is True, False or None, but it is a "
+            f"{type(found.passed).__name__}"
+        )
+    return found
 
 
 def _arm(arms: Mapping[str, Samples], name: str, when: str) -> Samples:
