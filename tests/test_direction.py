@@ -17,6 +17,7 @@ from jaxbench import config, judging, study
 from jaxbench.base import Progress
 from jaxbench.reporting import paired_plot, strict_json, terminal
 from jaxbench.reporting.audit import audit_file
+from jaxbench.reporting.html.drawing import BASELINE, IDEA
 from jaxbench.reporting.paired_files import compare_files
 from jaxbench.reporting.schema import check_report
 from jaxbench.training.engine import Engine
@@ -253,8 +254,9 @@ def test_files_and_their_picture_are_mirrored(tmp_path: Path) -> None:
         axes = Figure().subplots()
         arms = [sign * np.array(values) for values in scores.values()]
         paired_plot._slopes(axes, *arms, result.comparison.direction)
-        colours.append([line.get_color() for line in axes.lines])
+        colours.append([(line.get_color(), line.get_linestyle()) for line in axes.lines])
         assert result.comparison.idea_wins == 3
         assert result.comparison.direction == direction
         assert direction in axes.get_ylabel()
-    assert colours[0] == colours[1] == ["tab:green", "tab:red", "tab:green", "tab:green"]
+    won, lost = (IDEA, "-"), (BASELINE, "--")
+    assert colours[0] == colours[1] == [won, lost, won, won]

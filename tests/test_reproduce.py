@@ -93,7 +93,23 @@ def test_every_committed_config_loads_with_its_digest_and_every_row_is_in_the_re
     assert done.exit_code == 0, done.output
     committed = list((ROOT / "results").glob("*/*/report.json"))
     assert done.output.count("loads, same digest") == len(committed)
-    assert f"{len(committed) + 1} of {len(committed) + 1} agree" in done.output
+    joint = list((ROOT / "results").glob("tracks/*/*.json"))
+    assert done.output.count(": that of its reports") == len(joint)
+    count = len(committed) + len(joint) + 1
+    assert f"{count} of {count} agree" in done.output
+
+
+def test_a_joint_table_that_its_reports_do_not_give_is_told_of(
+    command: click.Command, report: dict[str, Any], tmp_path: Path
+) -> None:
+    path = storage.write_report(tmp_path, report).relative_to(tmp_path)
+    compared = report["bench_report"]["comparison"]
+    row = {"path": str(path), "delta": compared["delta_mean"], "p": compared["p_value"]}
+    for p, code in ((compared["p_value"], 0), (compared["p_value"] / 2, 1)):
+        table = {"tracks": [{"result": {**row, "p_family": p}}, {"result": None}]}
+        storage.write_json(tmp_path / "tracks" / "tiny" / "0.json", table)
+        done = reproduce(command, "--results", tmp_path, "--quick-check")
+        assert done.exit_code == code, done.output
 
 
 def test_a_config_that_changed_or_does_not_load_is_named(

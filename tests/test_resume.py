@@ -157,6 +157,7 @@ def stopped(process: subprocess.Popen[str], when: Callable[[], bool], with_signa
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs signals")
+@pytest.mark.slow
 def test_killed_then_interrupted_then_resumed_is_as_if_nothing_had_happened(tmp_path: Path) -> None:
     """SIGKILL after the first checkpoint, Ctrl-C after the next block, then to the end."""
     study = Study(tmp_path)
