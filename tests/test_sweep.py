@@ -249,7 +249,7 @@ def test_an_interrupted_sweep_goes_on_where_it_was(here: Path) -> None:
         stdout, stderr = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "interrupted: 1 of 2 studies are left to run" in stderr
-    assert "1 studies: 1 run" in stdout
+    assert "1 study: 1 run" in stdout
     [report] = (here / "results").rglob("report.json")
     before = report.read_bytes()
     done = subprocess.run(
