@@ -151,6 +151,22 @@ def test_tracks_are_named(wanted: Any) -> None:
 
 
 @pytest.mark.usefixtures("here")
+def test_a_track_on_which_runs_diverged_has_a_row_without_numbers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def run_here(asked: list[studies.Study], out: str, **given: Any) -> Any:
+        for outcome in fake_run({"small": 0.01})(asked, out, **given):
+            lost = {"delta_mean": None, "intervals": None}
+            outcome.report["bench_report"]["comparison"] |= lost
+            yield outcome
+
+    monkeypatch.setattr(studies, "run_here", run_here)
+    done = CliRunner().invoke(cli.cli, ["run", "small.toml", "--tracks", "tabular"])
+    assert done.exit_code == 0, done.output
+    assert "- to -" in done.stdout
+
+
+@pytest.mark.usefixtures("here")
 def test_a_judged_study_whose_ledger_failed_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
     def run_here(asked: list[studies.Study], out: str, **given: Any) -> Any:
         for outcome in fake_run({"small": 0.01})(asked, out, **given):

@@ -123,7 +123,7 @@ def render(table: TrackTable, console: Console) -> None:
         each = row.result
         cells = [
             row.label, f"{each.metric}, {each.direction}",
-            number(each.delta, signed=True), f"{each.low:.3g} to {each.high:.3g}",
+            number(each.delta, signed=True), f"{number(each.low)} to {number(each.high)}",
             number(each.p_family), row.outcome, each.mechanism,
         ]  # fmt: skip
         add_row(lines, cells, COLOURS.get(row.outcome, ""))
