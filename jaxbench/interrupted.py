@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -133,19 +134,23 @@ def about(config: Config, width: int | None) -> dict[str, Any]:
     import jax
 
     from jaxbench.config import digest
-    from jaxbench.reporting.provenance import provenance
 
-    made_with = provenance(tuple(jax.devices()))
+    flags = os.environ.get("XLA_FLAGS", "").split()
     return {
         "config": without_prose(config),
         "config_digest": digest(config),
         "width": width,
-        "code": source_digest(),
-        "versions": made_with["versions"],
-        "precision": made_with["precision"],
-        "xla_flags": [flag for flag in made_with["xla_flags"].split() if HOST_DEVICES not in flag],
+        **made_by(),
+        "xla_flags": [flag for flag in flags if HOST_DEVICES not in flag],
         "devices": sorted({device.device_kind for device in jax.devices()}),
     }
+
+
+def made_by() -> dict[str, Any]:
+    """Say what decides a study's numbers beside its config and devices: code and versions."""
+    from jaxbench.reporting.provenance import precision, versions
+
+    return {"code": source_digest(), "versions": versions(), "precision": precision()}
 
 
 def agree(processes: Processes, configs: Sequence[Config], **options: Any) -> None:
@@ -165,13 +170,8 @@ def agree(processes: Processes, configs: Sequence[Config], **options: Any) -> No
         return
     said: dict[str, Any] = {f"--{name}".replace("_", "-"): each for name, each in options.items()}
     for config in configs:
-        each = about(config, None)
-        for unlike in ("devices", "xla_flags", "width"):  # a host's own
-            del each[unlike]
-        del each["config_digest"]
-        own = {config.name: each.pop("config"), "files of the config": config.sources}
-        said |= flat({**each, **own})
-    processes.agree(said)
+        said |= flat({config.name: without_prose(config), "files of the config": config.sources})
+    processes.agree({**said, **flat(made_by())})
 
 
 def without_prose(config: Config) -> dict[str, Any]:

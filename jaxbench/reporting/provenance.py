@@ -32,6 +32,11 @@ def versions() -> dict[str, str]:
     return found
 
 
+def precision() -> str:
+    """Name the type of numbers that programs compute in, such as `float32`."""
+    return str(np.dtype(jax.dtypes.canonicalize_dtype(float)))
+
+
 def devices_in_words(devices: tuple[jax.Device, ...]) -> str:
     """Describe devices, such as `2 x cpu`."""
     kinds = sorted({device.device_kind for device in devices})
@@ -44,7 +49,7 @@ def provenance(devices: tuple[jax.Device, ...]) -> dict[str, Any]:
         "versions": versions(),
         "platform": platform.platform(),
         "devices": devices_in_words(devices),
-        "precision": str(np.dtype(jax.dtypes.canonicalize_dtype(float))),
+        "precision": precision(),
         "xla_flags": os.environ.get("XLA_FLAGS", ""),
     }
 
